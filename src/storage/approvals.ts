@@ -48,4 +48,9 @@ export interface Approvals {
   decide(id: string, signed: SignedDecision, now: string): Promise<StoredApproval | undefined>;
   /** Closes a pending request; false if it was closed before. */
   close(id: string, outcome: ApprovalOutcome, now: string): Promise<boolean>;
+  /**
+   * Makes a closed request pending again, unless it has more or fewer than `decisions` by now: the executor calls it for
+   * one that its decisions do not close. False if nothing changed.
+   */
+  reopen(id: string, decisions: number): Promise<boolean>;
 }

@@ -1,9 +1,8 @@
 import type { Clock } from '../core/clock.ts';
 import type { IdSource } from '../core/ids.ts';
 import { MemoryLogStore } from './memory/log-store.ts';
+import { sqliteLedger, sqliteRegistry } from './open-registry.ts';
 import { processOwners } from './owners.ts';
-import { SqliteLedger } from './sqlite/ledger.ts';
-import { SqliteRegistry } from './sqlite/registry.ts';
 import { SqliteSearchIndex } from './sqlite/search-index.ts';
 import type { Store } from './store.ts';
 
@@ -22,8 +21,8 @@ const MEMORY = ':memory:';
  */
 export function openMemoryStore({ clock, ids, onSync }: MemoryStoreOptions): Store {
   const owners = processOwners();
-  const registry = new SqliteRegistry({ path: MEMORY, owners });
-  const ledger = new SqliteLedger({ path: MEMORY });
+  const registry = sqliteRegistry(MEMORY, owners);
+  const ledger = sqliteLedger(MEMORY);
   const index = new SqliteSearchIndex({ path: MEMORY });
   return {
     registry,

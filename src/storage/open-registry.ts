@@ -1,5 +1,8 @@
 import { join } from 'node:path';
-import { SqliteRegistry } from './sqlite/registry.ts';
+import { LEDGER_MIGRATIONS, SqlLedger } from './sql/ledger.ts';
+import { SqlRegistry } from './sql/registry.ts';
+import { REGISTRY_MIGRATIONS } from './sql/registry-rows.ts';
+import { LazyDatabase } from './sqlite/database.ts';
 import type { Owners } from './store.ts';
 
 /** The folder of a project where its threads keep their state. */
@@ -8,6 +11,19 @@ export function threadsFolder(projectPath: string): string {
 }
 
 /** The table of a project's threads; the file is opened at its first use. */
-export function openRegistry(projectPath: string, owners: Owners): SqliteRegistry {
-  return new SqliteRegistry({ path: join(threadsFolder(projectPath), 'registry.db'), owners });
+export function openRegistry(projectPath: string, owners: Owners): SqlRegistry {
+  return sqliteRegistry(join(threadsFolder(projectPath), 'registry.db'), owners);
+}
+
+/** A registry in one SQLite file. Recovery rebuilds from the logs what a power failure takes. */
+export function sqliteRegistry(path: string, owners: Owners): SqlRegistry {
+  const migrations = REGISTRY_MIGRATIONS;
+  return new SqlRegistry(new LazyDatabase({ path, migrations, synchronous: 'normal' }), owners);
+}
+
+/** A ledger in one SQLite file, which forces each decision about money to the disk. */
+export function sqliteLedger(path: string): SqlLedger {
+  return new SqlLedger(
+    new LazyDatabase({ path, migrations: LEDGER_MIGRATIONS, synchronous: 'full' }),
+  );
 }

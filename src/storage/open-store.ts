@@ -1,4 +1,3 @@
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Clock } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
@@ -6,11 +5,11 @@ import type { IdSource } from '../core/ids.ts';
 import { makeFolders, moveAside } from '../disk/whole-file.ts';
 import { takeLease } from './files/lease.ts';
 import { createFileLogStore } from './files/log-store.ts';
-import { openRegistry, threadsFolder } from './open-registry.ts';
+import { openRegistry, sqliteLedger, threadsFolder } from './open-registry.ts';
 import { processOwners } from './owners.ts';
+import { LEDGER_MIGRATIONS } from './sql/ledger.ts';
+import { REGISTRY_MIGRATIONS } from './sql/registry-rows.ts';
 import { inspectDatabase } from './sqlite/database.ts';
-import { LEDGER_MIGRATIONS, SqliteLedger } from './sqlite/ledger.ts';
-import { REGISTRY_MIGRATIONS } from './sqlite/registry-rows.ts';
 import { INDEX_MIGRATIONS, SqliteSearchIndex } from './sqlite/search-index.ts';
 import type { Owners, Store } from './store.ts';
 
@@ -27,10 +26,8 @@ export function openStore({ projectPath, clock, ids }: OpenStoreOptions): Store 
   const threadsPath = threadsFolder(projectPath);
   const owners = processOwners();
   const registry = openRegistry(projectPath, owners);
-  const ledger = new SqliteLedger({ path: join(threadsPath, 'budget_ledger.db') });
-  // a search in a folder that is no project leaves nothing in it
-  const isProject = existsSync(join(projectPath, '.ai'));
-  const index = new SqliteSearchIndex({ path: isProject ? join(state, 'index.db') : ':memory:' });
+  const ledger = sqliteLedger(join(threadsPath, 'budget_ledger.db'));
+  const index = new SqliteSearchIndex({ path: join(state, 'index.db') });
   const databases = [
     {
       name: 'registry',

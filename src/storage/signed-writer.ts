@@ -45,7 +45,7 @@ export interface LogSink {
   /** Keeps a text that is too long for a line; returns where it is. */
   saveText(text: string): string;
   /** Closes the log and gives the lease back. */
-  close(): void;
+  close(): void | Promise<void>;
 }
 
 export interface WriterParts {
@@ -228,20 +228,28 @@ export class SignedLogWriter implements LogWriter {
 
   close(): void | Promise<void> {
     if (this.#closed) return undefined;
-    let pending = false;
+    let synced: void | Promise<void>;
     try {
-      const synced = this.#failure ? undefined : this.sync();
-      pending = synced !== undefined;
-      return synced?.finally(() => this.#end());
+      synced = this.#failure ? undefined : this.sync();
+    } catch (error) {
+      void this.#end();
+      throw error;
+    }
+    return synced === undefined ? this.#end() : this.#endAfter(synced);
+  }
+
+  async #endAfter(synced: Promise<void>): Promise<void> {
+    try {
+      await synced;
     } finally {
-      if (!pending) this.#end();
+      await this.#end();
     }
   }
 
-  #end(): void {
-    if (this.#closed) return;
+  #end(): void | Promise<void> {
+    if (this.#closed) return undefined;
     this.#closed = true;
-    this.#parts.sink.close();
+    return this.#parts.sink.close();
   }
 
   #now(): string {

@@ -246,7 +246,8 @@ export interface LogStore {
   /** Bytes of the log; undefined if there is none, or if it is archived. */
   size(threadId: string): Promise<number | undefined>;
   /**
-   * The bytes of the log, archived or not, or of a quarantined part. A log that does not exist has none.
+   * The bytes of the log, archived or not, or of a quarantined part. A log that does not exist has none. A chunk may be
+   * reused once the next one is asked for.
    */
   bytes(threadId: string, range?: LogRange): AsyncIterable<Buffer>;
   /** Keeps writers away from a log that is not open; refused with `thread_locked` if it is open. */

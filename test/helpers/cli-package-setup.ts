@@ -7,6 +7,8 @@ import path from 'node:path';
  * node_modules so that the program finds its packages; workers inherit the environment.
  */
 export function setup(): () => void {
+  // each project of vitest.config.ts calls this
+  if (process.env['RYE_TEST_CLI_DIR'] !== undefined) return () => undefined;
   const parent = path.resolve('node_modules', '.cache');
   mkdirSync(parent, { recursive: true });
   const directory = mkdtempSync(path.join(parent, 'rye-test-'));

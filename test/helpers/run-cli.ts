@@ -1,39 +1,17 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync } from 'node:fs';
 import path from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
+import { oncePerRun } from './once-per-run.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
-const POLL_MS = 50;
 
 /**
  * The program as a user has it installed: `.ai`, `bin`, `dist` and package.json in one folder, built from the
  * sources as they are, once per test run. Returns the folder.
  */
 export async function cliPackage(): Promise<string> {
-  const folder = process.env['RYE_TEST_CLI_DIR'];
-  if (folder === undefined) throw new Error('cliPackage() works only under Vitest');
-  const isReady = path.join(folder, 'ready');
-  const hasFailed = path.join(folder, 'failed');
-  try {
-    mkdirSync(path.join(folder, 'building'));
-  } catch {
-    // another worker builds it
-    while (!existsSync(isReady)) {
-      if (existsSync(hasFailed)) throw new Error(readFileSync(hasFailed, 'utf8'));
-      await delay(POLL_MS);
-    }
-    return folder;
-  }
-  try {
-    build(folder);
-  } catch (error) {
-    writeFileSync(hasFailed, `the program under test was not built: ${String(error)}`);
-    throw error;
-  }
-  writeFileSync(isReady, '');
-  return folder;
+  return await oncePerRun('program', build);
 }
 
 function build(folder: string): void {

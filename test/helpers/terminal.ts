@@ -12,6 +12,9 @@ export interface Terminal {
   press(...keys: readonly string[]): void;
   /** The visible rows. */
   screen(): string;
+  /** The visible rows with the sequences of their colors. */
+  colors(): string;
+  resize(columns: number, rows: number): void;
   /** Waits for a text on the screen. */
   shows(text: string | RegExp): Promise<void>;
   close(): void;
@@ -28,7 +31,7 @@ export interface TerminalOptions {
 let opened = 0;
 
 export async function openTerminal(options: TerminalOptions): Promise<Terminal> {
-  const { cwd, home, columns, rows = 40, env = {} } = options;
+  const { cwd, home, env = {}, ...size } = options;
   const program = path.join(await cliPackage(), 'bin', 'rye.js');
   opened += 1;
   const server = `rye-terminal-${process.pid}-${opened}`;
@@ -44,7 +47,8 @@ export async function openTerminal(options: TerminalOptions): Promise<Terminal> 
         PS1: '> ',
       },
     });
-  tmux('new-session', '-d', '-s', 't', '-x', String(columns), '-y', String(rows), '-c', cwd, 'sh');
+  const [width, height] = [String(size.columns), String(size.rows ?? 40)];
+  tmux('new-session', '-d', '-s', 't', '-x', width, '-y', height, '-c', cwd, 'sh');
   const screen = (): string => tmux('capture-pane', '-p', '-t', 't').trimEnd();
   return {
     run: (args) => {
@@ -56,6 +60,10 @@ export async function openTerminal(options: TerminalOptions): Promise<Terminal> 
       tmux('send-keys', '-t', 't', ...keys);
     },
     screen,
+    colors: () => tmux('capture-pane', '-p', '-e', '-t', 't'),
+    resize: (columns, rows) => {
+      tmux('resize-window', '-t', 't', '-x', String(columns), '-y', String(rows));
+    },
     shows: async (text) => {
       const wanted =
         typeof text === 'string' ? expect.stringContaining(text) : expect.stringMatching(text);

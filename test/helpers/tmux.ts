@@ -21,6 +21,14 @@ export class TmuxServer {
     });
   }
 
+  /** Sets the buffer that is pasted next. */
+  load(text: string): void {
+    execFileSync('tmux', ['-L', this.#name, '-f', '/dev/null', 'load-buffer', '-'], {
+      input: text,
+      env: this.#env,
+    });
+  }
+
   /** Opens a terminal with a shell in a folder. */
   open(name: string, folder: string, size: readonly [number, number] = [100, 30]): Tmux {
     const [columns, rows] = size.map(String);
@@ -66,7 +74,7 @@ export class Tmux {
 
   /** Pastes a text as a terminal with bracketed paste does. */
   paste(text: string): void {
-    this.#server.run('set-buffer', text);
+    this.#server.load(text);
     this.#server.run('paste-buffer', '-p', '-r', '-t', this.#name);
   }
 
@@ -89,7 +97,12 @@ export class Tmux {
   async shows(text: string | RegExp): Promise<void> {
     const wanted =
       typeof text === 'string' ? expect.stringContaining(text) : expect.stringMatching(text);
-    await expect.poll(() => this.screen(), WAIT).toEqual(wanted);
+    await expect
+      .poll(() => this.screen(), WAIT)
+      .toEqual(wanted)
+      .catch((error: unknown) => {
+        throw new Error(`not shown: ${String(text)}\n${this.screen().trimEnd()}`, { cause: error });
+      });
   }
 
   async lacks(text: string): Promise<void> {

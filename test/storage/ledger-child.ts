@@ -2,10 +2,10 @@
 import { once } from 'node:events';
 import { writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { SqliteLedger } from '../../src/storage/sqlite/ledger.ts';
+import { sqliteLedger } from '../../src/storage/open-registry.ts';
 
 const [projectPath = '', name = '', seedText = '1', steps = '40'] = process.argv.slice(2);
-const ledger = new SqliteLedger({ path: join(projectPath, 'budget_ledger.db') });
+const ledger = sqliteLedger(join(projectPath, 'budget_ledger.db'));
 
 const POTS = 60;
 

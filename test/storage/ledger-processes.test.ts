@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { RyeError } from '../../src/core/errors.ts';
-import { SqliteLedger } from '../../src/storage/sqlite/ledger.ts';
+import { sqliteLedger } from '../../src/storage/open-registry.ts';
 import type { BudgetRow } from '../../src/storage/store.ts';
 import { bundle } from '../helpers/bundle.ts';
 import { temporaryFolder } from './support.ts';
@@ -73,7 +73,7 @@ describe('several processes on one ledger', () => {
   // Requirement: budgets-hold-across-kills
   it('never over-commit and forget nothing, also when some are killed', async () => {
     const folder = temporaryFolder();
-    const ledger = new SqliteLedger({ path: join(folder, 'budget_ledger.db') });
+    const ledger = sqliteLedger(join(folder, 'budget_ledger.db'));
     await ledger.register('root', 5_000);
     for (let pot = 0; pot < POTS; pot += 1) await ledger.register(`pot-${pot}`, 1);
     const workers = [
@@ -126,7 +126,7 @@ describe('any order of operations', () => {
     await fc.assert(
       fc.asyncProperty(fc.array(operation, { maxLength: 25 }), async (operations) => {
         run += 1;
-        const ledger = new SqliteLedger({ path: join(folder, `ledger-${run}.db`) });
+        const ledger = sqliteLedger(join(folder, `ledger-${run}.db`));
         await ledger.register('r', 100);
         for (const step of operations) {
           try {

@@ -14,6 +14,7 @@ import {
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { EventDraft } from '../../src/core/events.ts';
+import { NO_COST, NO_USAGE } from '../../src/core/usage.ts';
 import { sha256Hex } from '../../src/log/checkpoint.ts';
 import { MAX_LINE_BYTES } from '../../src/log/codec.ts';
 import { buildTree } from '../../src/log/tree.ts';
@@ -246,11 +247,23 @@ describe('signing', () => {
     },
   };
   const turn: EventDraft = { event_type: 'turn_started', payload: { turn: 1 } };
+  const settled: EventDraft = {
+    event_type: 'tool_settled',
+    payload: { call_id: 'a', tool: 'rye/x', outcome: 'ok', duration_ms: 1, output_bytes: 1 },
+  };
+  const cost: EventDraft = {
+    event_type: 'cost',
+    payload: { turn: 1, usage: NO_USAGE, total: NO_COST },
+  };
 
   it.each([
     ['a tool result or a person', userMessage('x'), true],
     ['a begun turn', turn, true],
     ['streamed text', delta('x'), false],
+    ['the end of a call', settled, true],
+    ['the end of a call that only reads', { ...settled, repeatable: true }, false],
+    ['the result of a call that only reads', { ...userMessage('x'), repeatable: true }, false],
+    ['the cost of a turn', cost, false],
     ['an answer', assistant, false],
     ['an answer that is durable', { ...assistant, durable: true }, true],
   ])('covers a batch in the same write, or waits: %s', async (_, draft, isSigned) => {

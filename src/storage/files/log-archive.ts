@@ -18,7 +18,6 @@ export function isArchived(path: string): boolean {
  * and nothing runs between them but collections of a heap that still grows.
  */
 const AT_ONCE_BYTES = 8 * 1024 * 1024;
-const STREAM_BYTES = 1024 * 1024;
 
 /** The bytes of a log, compressed or not, or its first `end`; each chunk is only valid until the next one is asked for. */
 export async function* logChunks(
@@ -55,15 +54,24 @@ async function* allChunks(path: string): AsyncGenerator<Buffer, void, undefined>
   }
 }
 
-/** The bytes of a log in a range, compressed or not; none if there is no log. Each chunk stays valid. */
+/** The bytes of a log in a range, compressed or not; none if there is no log. Each is only valid until the next. */
 export async function* logBytes(
   path: string,
   { from = 0, end = Number.POSITIVE_INFINITY }: LogRange = {},
 ): AsyncGenerator<Buffer, void, undefined> {
   if (end <= from || !(existsSync(path) || isArchived(path))) return;
   if (!isArchived(path)) {
-    const range = { start: from, end: end - 1, highWaterMark: STREAM_BYTES };
-    for await (const chunk of createReadStream(path, range)) yield chunk as Buffer;
+    const handle = await open(path, 'r');
+    try {
+      let left = end - from;
+      for await (const chunk of readChunks(handle, from)) {
+        yield chunk.length <= left ? chunk : chunk.subarray(0, left);
+        left -= chunk.length;
+        if (left <= 0) return;
+      }
+    } finally {
+      await handle.close();
+    }
     return;
   }
   let at = 0;

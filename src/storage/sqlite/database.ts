@@ -1,7 +1,8 @@
-import { lstatSync, mkdirSync } from 'node:fs';
+import { existsSync, lstatSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import type { DatabaseState } from '../maintenance.ts';
+import type { SqlDatabase, Work } from '../sql-work.ts';
 import type { CloseOptions } from '../store.ts';
 import { type Database, openSqlite, type Statement } from './engine.ts';
 
@@ -16,6 +17,8 @@ export interface DatabaseOptions {
    * nothing when a process dies: for state that recovery rebuilds from the logs.
    */
   readonly synchronous: 'full' | 'normal';
+  /** Keep the database in memory if its folder does not exist, because commands that only read may write it. */
+  readonly isCache?: boolean;
 }
 
 /** The longest write-ahead log that a process leaves. */
@@ -29,7 +32,7 @@ const IN_MEMORY = ':memory:';
  * A SQLite file in WAL mode, opened and migrated at its first use. Queries do not create the file: until the first
  * write, a missing file counts as an empty database.
  */
-export class LazyDatabase {
+export class LazyDatabase implements SqlDatabase {
   readonly #options: DatabaseOptions;
   readonly #statements = new Map<string, Statement>();
   #database: Database | undefined;
@@ -79,12 +82,25 @@ export class LazyDatabase {
     return this.#inTransaction(this.#options.synchronous, work);
   }
 
-  /**
-   * Like {@link immediate} without waiting for the disk: a crash of the process loses nothing, one of the machine may
-   * lose the last of these. For facts that recovery reads from the log again.
-   */
-  immediateUnsynced<T>(work: () => T): T {
-    return this.#inTransaction('normal', work);
+  read<T>(work: () => Work<T>): T {
+    return this.#drive(work());
+  }
+
+  write<T>(work: () => Work<T>, { isLosable = false } = {}): T {
+    const transaction = (): T => this.#drive(work());
+    return isLosable ? this.#inTransaction('normal', transaction) : this.immediate(transaction);
+  }
+
+  /** Answers each statement of the work at once, so that nothing comes between two of them. */
+  #drive<T>(work: Work<T>): T {
+    let step = work.next();
+    while (step.done !== true) {
+      const { kind, sql, parameters } = step.value;
+      if (kind === 'one') step = work.next(this.get(sql, ...parameters));
+      else if (kind === 'all') step = work.next(this.all(sql, ...parameters));
+      else step = work.next(this.run(sql, ...parameters));
+    }
+    return step.value;
   }
 
   close({ exiting = false }: CloseOptions = {}): void {
@@ -158,8 +174,10 @@ export class LazyDatabase {
   }
 }
 
-function openDatabase({ path, migrations, synchronous }: DatabaseOptions): Database {
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+function openDatabase({ path: file, migrations, synchronous, isCache }: DatabaseOptions): Database {
+  const folder = dirname(file);
+  const path = isCache === true && !existsSync(folder) ? IN_MEMORY : file;
+  if (path !== IN_MEMORY) mkdirSync(folder, { recursive: true, mode: 0o700 });
   assertNoLinks(path);
   const database = openSqlite(path, { readonly: false, timeout: BUSY_TIMEOUT_MS });
   try {

@@ -43,6 +43,18 @@ export const INDEX_MIGRATIONS: Migrations = [
    CREATE TRIGGER documents_deleted AFTER DELETE ON documents BEGIN
      DELETE FROM documents_fts WHERE rowid = old.rowid;
    END;`,
+  // An index of prefixes of three characters cost more at each insertion than it saved in any search.
+  `DROP TABLE documents_fts;
+   DELETE FROM folders;
+   DROP TRIGGER documents_deleted;
+   DELETE FROM documents;
+   CREATE VIRTUAL TABLE documents_fts USING fts5 (
+     title, tags, id, body, content = '', contentless_delete = 1,
+     tokenize = 'unicode61 remove_diacritics 2', prefix = '2'
+   );
+   CREATE TRIGGER documents_deleted AFTER DELETE ON documents BEGIN
+     DELETE FROM documents_fts WHERE rowid = old.rowid;
+   END;`,
 ];
 
 // a match in the title weighs more than one in the body
@@ -57,12 +69,6 @@ interface HitRow {
   readonly path: string;
 }
 
-interface FingerprintRow {
-  readonly key: string;
-  readonly size: number;
-  readonly mtime_ms: number;
-}
-
 /** The full-text index of a project in one SQLite file (FTS5, BM25). */
 export class SqliteSearchIndex implements SearchIndex {
   readonly #database: LazyDatabase;
@@ -72,6 +78,7 @@ export class SqliteSearchIndex implements SearchIndex {
       path,
       migrations: INDEX_MIGRATIONS,
       synchronous: 'normal',
+      isCache: true,
     });
   }
 
@@ -81,8 +88,12 @@ export class SqliteSearchIndex implements SearchIndex {
     const range = scope === undefined ? [] : [`${scope.folder}/`, `${scope.folder}0`];
     const sides = { inside: 'key >= ? AND key < ?', outside: 'key < ? OR key >= ?' };
     const where = scope === undefined ? '' : ` WHERE ${sides[scope.side]}`;
-    const rows = this.#database.all(`${columns}${where}`, ...range) as readonly FingerprintRow[];
-    return new Map(rows.map(({ key, size, mtime_ms }) => [key, { size, mtime_ms }]));
+    const found = new Map<string, FileFingerprint>();
+    this.#database.each(`${columns}${where}`, range, ([key, size, mtime]) => {
+      found.set(String(key), { size: Number(size), mtime_ms: Number(mtime) });
+      return true;
+    });
+    return found;
   }
 
   async folders(): Promise<ReadonlyMap<string, number>> {
@@ -141,20 +152,24 @@ export class SqliteSearchIndex implements SearchIndex {
     const best: Ranked[] = [];
     let total = 0;
     let complete = true;
+    // the rank of the last match that would be kept: FTS5 ranks by negative numbers, the best match lowest
+    let worst = Number.POSITIVE_INFINITY;
     this.#database.each(
       `SELECT documents_fts.rowid, ${RANK}
        FROM documents_fts JOIN documents ON documents.rowid = documents_fts.rowid WHERE ${where}`,
       [expression, ...parameters],
       ([row, rank]) => {
         total += 1;
-        best.push({ row: Number(row), rank: Number(rank) });
-        if (best.length > limit + SPARE) keepBest(best, limit);
+        if (Number(rank) < worst) best.push({ row: Number(row), rank: Number(rank) });
+        if (best.length > limit + SPARE) {
+          keepBest(best, limit);
+          worst = best.at(-1)?.rank ?? worst;
+        }
         complete = !isOver();
         return complete;
       },
     );
     keepBest(best, limit);
-    // FTS5 ranks by negative numbers, the best match lowest
     return { hits: best.map(({ row, rank }) => this.#hit(row, 0 - rank)), total, complete };
   }
 

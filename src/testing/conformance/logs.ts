@@ -139,7 +139,7 @@ export function logCases(open: OpenStore): void {
     const found = await logs.lookUp('t-1', first?.id ?? '');
     expect('entry' in found || found.opened.events.some(({ id }) => id === first?.id)).toBe(true);
     const bytes: Buffer[] = [];
-    for await (const chunk of logs.bytes('t-1', { from: 1, end })) bytes.push(chunk);
+    for await (const chunk of logs.bytes('t-1', { from: 1, end })) bytes.push(Buffer.from(chunk));
     expect(Buffer.concat(bytes)).toHaveLength(end - 1);
     expect(await logs.size('t-1')).toBeGreaterThan(end);
     expect(logs.location('t-1')).toContain('t-1');

@@ -2,6 +2,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { Clock } from '../../core/clock.ts';
 import type { IdSource } from '../../core/ids.ts';
 import type { Store } from '../../storage/store.ts';
+import { approvalCases, requestedApproval, signedDecision } from './approvals.ts';
 import { chainCases } from './chains.ts';
 import { deliveryCases } from './deliveries.ts';
 import {
@@ -58,6 +59,7 @@ export function describeStore(
     ['queue of threads', () => launchCases(openEmpty)],
     ['heads', () => headCases(openEmpty)],
     ['ledger', () => ledgerCases(openEmpty)],
+    ['approvals', () => approvalCases(openEmpty)],
     ['deliveries', () => deliveryCases(openEmpty)],
     ['steering', () => steerCases(openEmpty)],
     ['logs', () => logCases(openEmpty)],
@@ -99,6 +101,24 @@ function sharedCases(open: () => Promise<readonly [Store, Store]>): void {
     );
     expect(fulfilled(reserved, 'budget_insufficient')).toBe(2);
     expect(await two.ledger.remaining('root')).toBe(20);
+  });
+
+  it('record the decisions of several people about one request, and close it once', async () => {
+    const stores = await open();
+    const [one, two] = stores;
+    await race(stores, ({ approvals }) => approvals.add([requestedApproval('apr-1')]));
+    await race(stores, ({ approvals }, index) =>
+      approvals.decide('apr-1', signedDecision('apr-1', `signature ${index}`), T1),
+    );
+    const found = await two.approvals.get('apr-1');
+    expect(found?.decisions.map(({ signed }) => signed.signature).toSorted()).toEqual(
+      [0, 1, 2, 3].map((index) => `signature ${index}`),
+    );
+    const closed = await race(stores, ({ approvals }) => approvals.close('apr-1', 'approved', T1));
+    const done = closed.filter((outcome) => outcome.status === 'fulfilled' && outcome.value);
+    expect(done).toHaveLength(1);
+    expect(await one.approvals.list({ state: 'pending' })).toEqual([]);
+    expect(await one.approvals.get('apr-1')).toEqual(await two.approvals.get('apr-1'));
   });
 
   it('write a log one after the other, and the later epoch ends the earlier one', async () => {

@@ -8,7 +8,7 @@ import {
 import { RyeError } from '../../core/errors.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import type { EnqueueParams, ResolveParams } from '../deliveries.ts';
-import type { LazyDatabase } from './database.ts';
+import { all, change, one, type Work } from '../sql-work.ts';
 import {
   attemptsOf,
   type DeliveryRow,
@@ -22,17 +22,17 @@ import {
 import { ACTIVE_STATUSES } from './registry-rows.ts';
 
 /** Enqueues a delivery for the end of the addressee's chain. A known source key is a no-op. */
-export function enqueue(database: LazyDatabase, params: EnqueueParams): Delivery {
+export function* enqueue(params: EnqueueParams): Work<Delivery> {
   const { threadId, sourceKey, deliveryId, now } = params;
   const known =
     sourceKey === undefined
       ? undefined
-      : (database.get('SELECT * FROM deliveries WHERE source_key = ?', sourceKey) as
+      : ((yield* one('SELECT * FROM deliveries WHERE source_key = ?', sourceKey)) as
           | DeliveryRow
           | undefined);
   if (known) return deliveryOf(known);
-  const target = endOfChain(database, threadId);
-  database.run(
+  const target = yield* endOfChain(threadId);
+  yield* change(
     `INSERT INTO deliveries (delivery_id, thread_id, sent_to, class, kind, mode, source, source_key, text,
        requires_artifact, max_attempts, created_at, child_run) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     deliveryId,
@@ -49,7 +49,7 @@ export function enqueue(database: LazyDatabase, params: EnqueueParams): Delivery
     now,
     params.childRun ?? null,
   );
-  recordDecision(database, {
+  yield* recordDecision({
     at: now,
     threadId: target,
     deliveryId,
@@ -57,17 +57,17 @@ export function enqueue(database: LazyDatabase, params: EnqueueParams): Delivery
     reason: `${params.kind} from ${params.source}`,
     details: { mode: params.mode },
   });
-  return deliveryOf(required(database, deliveryId));
+  return deliveryOf(yield* required(deliveryId));
 }
 
-function endOfChain(database: LazyDatabase, threadId: string): string {
+function* endOfChain(threadId: string): Work<string> {
   const seen = new Set<string>();
   let at = threadId;
   for (;;) {
-    const row = database.get(
+    const row = (yield* one(
       'SELECT continuation_thread_id AS next FROM threads WHERE thread_id = ?',
       at,
-    ) as { readonly next: string | null } | undefined;
+    )) as { readonly next: string | null } | undefined;
     if (!row) {
       throw new RyeError('thread_not_found', `thread not found: ${at}`, {
         hint: 'List the threads with `rye threads list`.',
@@ -85,22 +85,17 @@ function endOfChain(database: LazyDatabase, threadId: string): string {
  * none has two.
  * `continued` is no end: what continues it will deliver.
  */
-export function enqueueChildEnd(
-  database: LazyDatabase,
-  child: ThreadRecord,
-  run: number,
-  now: string,
-): void {
+export function* enqueueChildEnd(child: ThreadRecord, run: number, now: string): Work<void> {
   const { thread_id: id, parent_id: parentId, status, result, outputs } = child;
   if (parentId === null || (status !== 'completed' && status !== 'error' && status !== 'cancelled'))
     return;
-  const row = database.get('SELECT background FROM threads WHERE thread_id = ?', id) as {
+  const row = (yield* one('SELECT background FROM threads WHERE thread_id = ?', id)) as {
     readonly background: number;
   };
   if (row.background === 0) return;
   const size = Buffer.byteLength(result ?? '') + (outputs ? JSON.stringify(outputs).length : 0);
   const name = run === 1 ? id : `${id}#${run}`;
-  enqueue(database, {
+  yield* enqueue({
     deliveryId: `child/${name}`,
     threadId: parentId,
     class: 'background',
@@ -116,14 +111,19 @@ export function enqueueChildEnd(
 }
 
 /** Moves what waits for a thread to the one that continues it, in the transaction that links them. */
-export function moveDeliveries(
-  database: LazyDatabase,
-  { from, to, now }: { readonly from: string; readonly to: string; readonly now: string },
-): void {
-  for (const row of openDeliveries(database, from)) {
-    if (row.state !== 'queued' || isInFlight(database, row)) continue;
-    database.run('UPDATE deliveries SET thread_id = ? WHERE delivery_id = ?', to, row.delivery_id);
-    recordDecision(database, {
+export function* moveDeliveries({
+  from,
+  to,
+  now,
+}: {
+  readonly from: string;
+  readonly to: string;
+  readonly now: string;
+}): Work<void> {
+  for (const row of yield* openDeliveries(from)) {
+    if (row.state !== 'queued' || (yield* isInFlight(row))) continue;
+    yield* change('UPDATE deliveries SET thread_id = ? WHERE delivery_id = ?', to, row.delivery_id);
+    yield* recordDecision({
       at: now,
       threadId: to,
       deliveryId: row.delivery_id,
@@ -134,9 +134,9 @@ export function moveDeliveries(
 }
 
 /** True for a delivery in a run that is not over: the end of that run decides first. A thread that has ended has none. */
-function isInFlight(database: LazyDatabase, { run_id }: DeliveryRow): boolean {
+function* isInFlight({ run_id }: DeliveryRow): Work<boolean> {
   if (run_id === null) return false;
-  const run = database.get(
+  const run = yield* one(
     `SELECT 1 FROM runs JOIN threads USING (thread_id) WHERE runs.run_id = ? AND runs.status = 'running'
        AND threads.status IN (${ACTIVE_STATUSES})`,
     run_id,
@@ -145,22 +145,27 @@ function isInFlight(database: LazyDatabase, { run_id }: DeliveryRow): boolean {
 }
 
 /** The waiting thread has the results of these children already: they are not delivered as well. */
-export function closeWaited(
-  database: LazyDatabase,
-  { threadId, children, now }: { threadId: string; children: readonly WaitedChild[]; now: string },
-): void {
+export function* closeWaited({
+  threadId,
+  children,
+  now,
+}: {
+  threadId: string;
+  children: readonly WaitedChild[];
+  now: string;
+}): Work<void> {
   for (const { threadId: child, run = null } of children) {
     // one that is in the log, or being put there, counts as delivered or not by its own run
-    const row = database.get(
+    const row = (yield* one(
       `SELECT * FROM deliveries WHERE thread_id = ? AND kind = 'child_result' AND source = ?
          AND state <> 'closed' AND entry_id IS NULL AND coalesce(child_run, 1) = coalesce(?, child_run, 1)
          ORDER BY seq`,
       threadId,
       child,
       run,
-    ) as DeliveryRow | undefined;
+    )) as DeliveryRow | undefined;
     const text = 'its parent waited for it';
-    if (row) close(database, { row, reason: 'consumed_by_wait', text, now });
+    if (row) yield* close({ row, reason: 'consumed_by_wait', text, now });
   }
 }
 
@@ -168,9 +173,9 @@ export function closeWaited(
  * Resolves a delivery by hand, in every state but two: a closed one is settled already, and one in the log of an open
  * run is settled by the end of that run. A retry is a new delivery with a new marker.
  */
-export function resolve(database: LazyDatabase, params: ResolveParams): Delivery {
+export function* resolve(params: ResolveParams): Work<Delivery> {
   const { threadId, seq, as, now, newId } = params;
-  const row = database.get('SELECT * FROM deliveries WHERE seq = ?', seq) as
+  const row = (yield* one('SELECT * FROM deliveries WHERE seq = ?', seq)) as
     | DeliveryRow
     | undefined;
   if (!row || (row.thread_id !== threadId && row.sent_to !== threadId)) {
@@ -178,17 +183,17 @@ export function resolve(database: LazyDatabase, params: ResolveParams): Delivery
       hint: `List its deliveries with: rye threads deliveries ${threadId}`,
     });
   }
-  assertResolvable(database, row);
-  database.run(
+  yield* assertResolvable(row);
+  yield* change(
     `UPDATE delivery_attempts SET reason = 'a person settled its delivery',
        state = CASE state WHEN 'tracking' THEN 'abandoned' ELSE 'rejected' END
      WHERE delivery_id = ? AND state IN ('accept_pending', 'tracking')`,
     row.delivery_id,
   );
   const [reason, text] = ANSWERS[as];
-  close(database, { row, reason, text, now });
-  if (as !== 'retry') return deliveryOf(required(database, row.delivery_id));
-  return enqueue(database, {
+  yield* close({ row, reason, text, now });
+  if (as !== 'retry') return deliveryOf(yield* required(row.delivery_id));
+  return yield* enqueue({
     deliveryId: newId,
     threadId: row.thread_id,
     class: row.class,
@@ -209,7 +214,7 @@ const ANSWERS: Readonly<Record<ResolveParams['as'], readonly [reason: CloseReaso
     retry: ['requeued', 'a person asked for another try'],
   };
 
-function assertResolvable(database: LazyDatabase, row: DeliveryRow): void {
+function* assertResolvable(row: DeliveryRow): Work<void> {
   const { seq, state, close_reason: reason, thread_id: id } = row;
   const details = { seq, state };
   if (state === 'closed') {
@@ -218,31 +223,28 @@ function assertResolvable(database: LazyDatabase, row: DeliveryRow): void {
       details,
     });
   }
-  if (state !== 'queued' || row.entry_id === null || !isInFlight(database, row)) return;
+  if (state !== 'queued' || row.entry_id === null || !(yield* isInFlight(row))) return;
   throw new RyeError('illegal_transition', `delivery ${seq} is in a run that is not over`, {
     hint: `Wait for the run with \`rye threads wait ${id}\`, or end it with \`rye threads cancel ${id}\`.`,
     details,
   });
 }
 
-export function close(
-  database: LazyDatabase,
-  end: {
-    readonly row: DeliveryRow;
-    readonly reason: CloseReason;
-    readonly text: string;
-    readonly now: string;
-  },
-): void {
+export function* close(end: {
+  readonly row: DeliveryRow;
+  readonly reason: CloseReason;
+  readonly text: string;
+  readonly now: string;
+}): Work<void> {
   const { row, reason, text, now } = end;
-  database.run(
+  yield* change(
     `UPDATE deliveries SET state = 'closed', close_reason = ?, manual_reason = NULL, closed_at = ? WHERE delivery_id = ?`,
     reason,
     now,
     row.delivery_id,
   );
   const isDelivered = reason === 'delivered' || reason === 'delivered_absorbed';
-  recordDecision(database, {
+  yield* recordDecision({
     at: now,
     threadId: row.thread_id,
     deliveryId: row.delivery_id,
@@ -253,21 +255,25 @@ export function close(
 }
 
 /** Everything about the deliveries that a thread has or was sent, in order of arrival. */
-export function reports(database: LazyDatabase, threadId: string): readonly DeliveryReport[] {
-  const rows = database.all(
+export function* reports(threadId: string): Work<readonly DeliveryReport[]> {
+  const rows = (yield* all(
     'SELECT * FROM deliveries WHERE thread_id = ? OR sent_to = ? ORDER BY seq',
     threadId,
     threadId,
-  ) as readonly DeliveryRow[];
-  return rows.map((row) => ({
-    ...deliveryOf(row),
-    tries: attemptsOf(database, row.delivery_id),
-    decisions: decisionsOf(database, row.delivery_id),
-  }));
+  )) as readonly DeliveryRow[];
+  const found: DeliveryReport[] = [];
+  for (const row of rows) {
+    found.push({
+      ...deliveryOf(row),
+      tries: yield* attemptsOf(row.delivery_id),
+      decisions: yield* decisionsOf(row.delivery_id),
+    });
+  }
+  return found;
 }
 
-function required(database: LazyDatabase, deliveryId: string): DeliveryRow {
-  const row = findDelivery(database, deliveryId);
+function* required(deliveryId: string): Work<DeliveryRow> {
+  const row = yield* findDelivery(deliveryId);
   if (!row) throw new RyeError('internal', `delivery ${deliveryId} is gone`);
   return row;
 }

@@ -1,7 +1,7 @@
 import type { Delivery, WaitedChild } from '../../core/delivery.ts';
 import { riskOf, settleDelivery } from '../../policy/steer.ts';
 import type { EndRunParams, OpenRunParams, RecoverParams, RunKey } from '../deliveries.ts';
-import type { LazyDatabase } from './database.ts';
+import { change, one, type Work } from '../sql-work.ts';
 import { acceptRow, headOf, insertAttempt, reject } from './delivery-attempts.ts';
 import { close, closeWaited, moveDeliveries } from './delivery-queue.ts';
 import {
@@ -22,30 +22,29 @@ import {
  * Opens a thread's run. A delivery that was moved here with an entry that this conversation carries keeps it; an entry
  * that stayed on another branch is for a person to judge.
  */
-export function openRun(database: LazyDatabase, params: OpenRunParams): readonly Delivery[] {
+export function* openRun(params: OpenRunParams): Work<readonly Delivery[]> {
   const { threadId, epoch, runId, now, carried, from } = params;
-  assertEpoch(database, threadId, epoch);
-  for (const old of from) moveDeliveries(database, { from: old, to: threadId, now });
-  insertRun(database, { ...params, kind: 'regular' });
+  yield* assertEpoch(threadId, epoch);
+  for (const old of from) yield* moveDeliveries({ from: old, to: threadId, now });
+  yield* insertRun({ ...params, kind: 'regular' });
   const kept: Delivery[] = [];
-  for (const row of openDeliveries(database, threadId)) {
+  for (const row of yield* openDeliveries(threadId)) {
     if (row.state !== 'queued' || row.entry_id === null) continue;
     if (carried.has(row.entry_id)) {
-      setRun(database, row, runId);
+      yield* setRun(row, runId);
       kept.push(deliveryOf(row));
     } else {
-      toManual(database, { row, reason: 'its branch was left', now, epoch });
+      yield* toManual({ row, reason: 'its branch was left', now, epoch });
     }
   }
   return kept;
 }
 
-function insertRun(
-  database: LazyDatabase,
+function* insertRun(
   run: Omit<OpenRunParams, 'carried' | 'from'> & { readonly kind: RunRow['kind'] },
-): void {
+): Work<void> {
   const { requires_approval, requires_network, requires_write_access } = run.traits;
-  database.run(
+  yield* change(
     `INSERT INTO runs (run_id, thread_id, epoch, kind, status, requires_approval, requires_network,
        requires_write_access, risk_class, started_at) VALUES (?, ?, ?, ?, 'running', ?, ?, ?, ?, ?)`,
     run.runId,
@@ -61,13 +60,18 @@ function insertRun(
 }
 
 /** Updates the run's traits, which invalidates earlier steer proofs. */
-export function updateRun(
-  database: LazyDatabase,
-  { key, traits, kind }: { key: RunKey; traits: OpenRunParams['traits']; kind: RunRow['kind'] },
-): void {
-  assertEpoch(database, key.threadId, key.epoch);
+export function* updateRun({
+  key,
+  traits,
+  kind,
+}: {
+  key: RunKey;
+  traits: OpenRunParams['traits'];
+  kind: RunRow['kind'];
+}): Work<void> {
+  yield* assertEpoch(key.threadId, key.epoch);
   const { requires_approval, requires_network, requires_write_access } = traits;
-  database.run(
+  yield* change(
     `UPDATE runs SET kind = ?, requires_approval = ?, requires_network = ?, requires_write_access = ?, risk_class = ?,
        revision = revision + 1 WHERE run_id = ? AND status = 'running'`,
     kind,
@@ -80,29 +84,33 @@ export function updateRun(
 }
 
 /** Consumes deliveries: a committed answer covered their entries. */
-export function consume(
-  database: LazyDatabase,
-  params: { key: RunKey; entryIds: readonly string[]; answerId: string; now: string },
-): void {
+export function* consume(params: {
+  key: RunKey;
+  entryIds: readonly string[];
+  answerId: string;
+  now: string;
+}): Work<void> {
   const { key, entryIds, answerId, now } = params;
-  assertEpoch(database, key.threadId, key.epoch);
+  yield* assertEpoch(key.threadId, key.epoch);
   for (const entryId of entryIds) {
-    const row = byEntry(database, entryId);
-    if (row?.answer_id === null) cover(database, { row, answerId, key, now });
+    const row = yield* byEntry(entryId);
+    if (row?.answer_id === null) yield* cover({ row, answerId, key, now });
   }
 }
 
-function cover(
-  database: LazyDatabase,
-  params: { row: DeliveryRow; answerId: string; key: RunKey; now: string },
-): void {
+function* cover(params: {
+  row: DeliveryRow;
+  answerId: string;
+  key: RunKey;
+  now: string;
+}): Work<void> {
   const { row, answerId, key, now } = params;
-  database.run(
+  yield* change(
     'UPDATE deliveries SET answer_id = ? WHERE delivery_id = ?',
     answerId,
     row.delivery_id,
   );
-  recordDecision(database, {
+  yield* recordDecision({
     at: now,
     threadId: row.thread_id,
     deliveryId: row.delivery_id,
@@ -115,31 +123,36 @@ function cover(
 }
 
 /** The thread has these children's results already, by waiting for them. */
-export function consumeWaited(
-  database: LazyDatabase,
-  { key, children, now }: { key: RunKey; children: readonly WaitedChild[]; now: string },
-): void {
-  assertEpoch(database, key.threadId, key.epoch);
-  closeWaited(database, { threadId: key.threadId, children, now });
+export function* consumeWaited({
+  key,
+  children,
+  now,
+}: {
+  key: RunKey;
+  children: readonly WaitedChild[];
+  now: string;
+}): Work<void> {
+  yield* assertEpoch(key.threadId, key.epoch);
+  yield* closeWaited({ threadId: key.threadId, children, now });
 }
 
 /**
  * Ends the run, settles its deliveries and, with `next`, admits the head of the queue into another run, all in
  * one transaction, so that no other run can be open in between.
  */
-export function endRun(database: LazyDatabase, params: EndRunParams): Delivery | undefined {
+export function* endRun(params: EndRunParams): Work<Delivery | undefined> {
   const { key, end, requested, now, next } = params;
-  assertEpoch(database, key.threadId, key.epoch);
+  yield* assertEpoch(key.threadId, key.epoch);
   // a run that continues is ended only if another one takes its place
-  if (next?.onlyIfWaiting === true && !admissible(database, { key, now })) return undefined;
-  settleRun(database, { key, end, requested, now });
+  if (next?.onlyIfWaiting === true && !(yield* admissible({ key, now }))) return undefined;
+  yield* settleRun({ key, end, requested, now });
   if (!next) return undefined;
-  const head = admissible(database, { key, now });
+  const head = yield* admissible({ key, now });
   if (!head) return undefined;
   const run = { ...key, runId: next.runId };
-  insertRun(database, { ...run, traits: next.traits, now, kind: 'delivery' });
+  yield* insertRun({ ...run, traits: next.traits, now, kind: 'delivery' });
   const attemptId = next.attemptId;
-  insertAttempt(database, {
+  yield* insertAttempt({
     attemptId,
     row: head,
     kind: 'turn_start',
@@ -148,8 +161,8 @@ export function endRun(database: LazyDatabase, params: EndRunParams): Delivery |
     now,
     proof: undefined,
   });
-  reserve(database, { row: head, entryId: next.entryId, runId: next.runId });
-  recordDecision(database, {
+  yield* reserve({ row: head, entryId: next.entryId, runId: next.runId });
+  yield* recordDecision({
     at: now,
     threadId: key.threadId,
     deliveryId: head.delivery_id,
@@ -163,56 +176,51 @@ export function endRun(database: LazyDatabase, params: EndRunParams): Delivery |
 }
 
 /** The head, if it may begin a run now. One whose attempts are used up goes to a person, the next is looked at. */
-function admissible(
-  database: LazyDatabase,
-  { key, now }: { key: RunKey; now: string },
-): DeliveryRow | undefined {
+function* admissible({ key, now }: { key: RunKey; now: string }): Work<DeliveryRow | undefined> {
   for (;;) {
-    const head = headOf(database, key.threadId);
+    const head = yield* headOf(key.threadId);
     if (!head || head.attempts < head.max_attempts) return head;
     const reason = `all ${head.max_attempts} attempts are used`;
-    toManual(database, { row: head, reason, now, epoch: key.epoch });
+    yield* toManual({ row: head, reason, now, epoch: key.epoch });
   }
 }
 
 type Ended = Pick<EndRunParams, 'key' | 'end' | 'requested' | 'now'>;
 
-function settleRun(database: LazyDatabase, ended: Ended): void {
+function* settleRun(ended: Ended): Work<void> {
   const { key, end, now } = ended;
-  const changed = database.run(
+  const changed = yield* change(
     `UPDATE runs SET status = ?, ended_at = ?, revision = revision + 1 WHERE run_id = ? AND status = 'running'`,
     end,
     now,
     key.runId,
   );
   if (changed === 0) return;
-  rejectPending(database, { threadId: key.threadId, now, key, reason: 'the run has ended' });
-  for (const row of openDeliveries(database, key.threadId)) {
-    if (row.run_id === key.runId) settleRow(database, row, ended);
+  yield* rejectPending({ threadId: key.threadId, now, key, reason: 'the run has ended' });
+  for (const row of yield* openDeliveries(key.threadId)) {
+    if (row.run_id === key.runId) yield* settleRow(row, ended);
   }
 }
 
-function rejectPending(
-  database: LazyDatabase,
-  params: { threadId: string; now: string; key: Pick<RunKey, 'epoch'>; reason: string },
-): void {
-  const attempt = unresolvedAttempt(database, params.threadId);
+function* rejectPending(params: {
+  threadId: string;
+  now: string;
+  key: Pick<RunKey, 'epoch'>;
+  reason: string;
+}): Work<void> {
+  const attempt = yield* unresolvedAttempt(params.threadId);
   if (attempt?.state !== 'accept_pending') return;
-  reject(database, { attempt, reason: params.reason, now: params.now, key: params.key });
+  yield* reject({ attempt, reason: params.reason, now: params.now, key: params.key });
   // reserved, but never in the log
-  database.run(
+  yield* change(
     `UPDATE deliveries SET entry_id = NULL, run_id = NULL WHERE entry_id = ? AND accepted = 0`,
     attempt.marker,
   );
 }
 
-function settleRow(
-  database: LazyDatabase,
-  row: DeliveryRow,
-  { key, end, requested, now }: Ended,
-): void {
+function* settleRow(row: DeliveryRow, { key, end, requested, now }: Ended): Work<void> {
   if (row.accepted === 0) {
-    database.run(
+    yield* change(
       'UPDATE deliveries SET entry_id = NULL, run_id = NULL WHERE delivery_id = ?',
       row.delivery_id,
     );
@@ -222,10 +230,10 @@ function settleRow(
     isCovered: row.answer_id !== null,
     isRequested: row.entry_id === null || requested.has(row.entry_id),
   });
-  const attempt = unresolvedAttempt(database, row.thread_id);
+  const attempt = yield* unresolvedAttempt(row.thread_id);
   const isTried = attempt?.delivery_id === row.delivery_id && attempt.state === 'tracking';
   if (isTried) {
-    database.run(
+    yield* change(
       'UPDATE delivery_attempts SET state = ?, reason = ? WHERE attempt_id = ?',
       settled.attempt,
       settled.reason,
@@ -233,18 +241,18 @@ function settleRow(
     );
   }
   if (settled.delivery === 'manual') {
-    toManual(database, { row, reason: settled.reason, now, epoch: key.epoch });
+    yield* toManual({ row, reason: settled.reason, now, epoch: key.epoch });
   } else if (settled.delivery === 'delivered') {
     const isOrphan = row.class === 'background' && !isTried;
     const reason = isOrphan ? 'delivered_absorbed' : 'delivered';
-    close(database, { row, reason, text: settled.reason, now });
+    yield* close({ row, reason, text: settled.reason, now });
   } else {
     // the model has not seen it, so it costs no attempt
     if (isTried) {
       const sql = 'UPDATE deliveries SET attempts = attempts - 1 WHERE delivery_id = ?';
-      database.run(sql, row.delivery_id);
+      yield* change(sql, row.delivery_id);
     }
-    recordDecision(database, {
+    yield* recordDecision({
       at: now,
       threadId: row.thread_id,
       deliveryId: row.delivery_id,
@@ -260,45 +268,43 @@ function settleRow(
  * Recovers the deliveries of a crashed owner by what its signed log proves. An entry that is in neither the log nor the tables as
  * accepted was never sent. For one that is, the log tells whether an answer covered it and whether a request carried it.
  */
-export function recover(database: LazyDatabase, params: RecoverParams): void {
+export function* recover(params: RecoverParams): Work<void> {
   const { threadId, epoch, facts, now } = params;
-  assertEpoch(database, threadId, epoch);
-  closeWaited(database, { threadId, children: facts.waitedFor, now });
-  const run = database.get(
+  yield* assertEpoch(threadId, epoch);
+  yield* closeWaited({ threadId, children: facts.waitedFor, now });
+  const run = (yield* one(
     `SELECT * FROM runs WHERE thread_id = ? AND status = 'running'`,
     threadId,
-  ) as RunRow | undefined;
+  )) as RunRow | undefined;
   const key: RunKey = { threadId, epoch, runId: run?.run_id ?? '' };
-  for (const row of openDeliveries(database, threadId)) {
+  for (const row of yield* openDeliveries(threadId)) {
     if (row.entry_id === null || !facts.entries.has(row.entry_id)) continue;
-    if (row.accepted === 0) acceptRow(database, { row, key, now });
+    if (row.accepted === 0) yield* acceptRow({ row, key, now });
     const answerId = facts.answers.get(row.entry_id);
-    if (answerId !== undefined && row.answer_id === null)
-      cover(database, { row, answerId, key, now });
+    if (answerId !== undefined && row.answer_id === null) yield* cover({ row, answerId, key, now });
   }
   if (run) {
-    settleRun(database, {
+    yield* settleRun({
       key,
       end: facts.finished === 'completed' ? 'completed' : 'interrupted',
-      requested: requestedOf(database, threadId, facts),
+      requested: yield* requestedOf(threadId, facts),
       now,
     });
   }
-  rejectPending(database, { threadId, now, key, reason: 'its owner was lost before it was sent' });
+  yield* rejectPending({ threadId, now, key, reason: 'its owner was lost before it was sent' });
 }
 
 /** An entry that was accepted and that the signed log lacks may have been sent: the log was cut or damaged after it. */
-function requestedOf(
-  database: LazyDatabase,
+function* requestedOf(
   threadId: string,
   { entries, requested }: RecoverParams['facts'],
-): ReadonlySet<string> {
-  const lost = openDeliveries(database, threadId).flatMap(({ accepted, entry_id: id }) =>
+): Work<ReadonlySet<string>> {
+  const lost = (yield* openDeliveries(threadId)).flatMap(({ accepted, entry_id: id }) =>
     accepted === 1 && id !== null && !entries.has(id) ? [id] : [],
   );
   return new Set([...requested, ...lost]);
 }
 
-function setRun(database: LazyDatabase, row: DeliveryRow, runId: string): void {
-  database.run('UPDATE deliveries SET run_id = ? WHERE delivery_id = ?', runId, row.delivery_id);
+function* setRun(row: DeliveryRow, runId: string): Work<void> {
+  yield* change('UPDATE deliveries SET run_id = ? WHERE delivery_id = ?', runId, row.delivery_id);
 }

@@ -8,7 +8,7 @@ import {
   TEXT_NEEDS,
 } from '../../policy/steer.ts';
 import type { AdmitParams, RunKey, SteerParams } from '../deliveries.ts';
-import type { LazyDatabase } from './database.ts';
+import { change, one, type Work } from '../sql-work.ts';
 import {
   activeTurnOf,
   assertEpoch,
@@ -25,23 +25,27 @@ import {
 } from './delivery-rows.ts';
 
 /** Reserves all pending deliveries from people, in order. They are in the run once the log has them. */
-export function admitPeople(
-  database: LazyDatabase,
-  { key, modes, atMost, newEntryId, now }: AdmitParams,
-): readonly Delivery[] {
-  assertEpoch(database, key.threadId, key.epoch);
-  requireRun(database, key);
-  const waiting = openDeliveries(database, key.threadId).filter(
+export function* admitPeople({
+  key,
+  modes,
+  atMost,
+  newEntryId,
+  now,
+}: AdmitParams): Work<readonly Delivery[]> {
+  yield* assertEpoch(key.threadId, key.epoch);
+  yield* requireRun(key);
+  const waiting = (yield* openDeliveries(key.threadId)).filter(
     (row) =>
       row.class === 'person' &&
       row.state === 'queued' &&
       row.entry_id === null &&
       modes.includes(row.mode),
   );
-  return waiting.slice(0, atMost).map((row) => {
+  const admitted: Delivery[] = [];
+  for (const row of waiting.slice(0, atMost)) {
     const entryId = newEntryId();
-    reserve(database, { row, entryId, runId: key.runId });
-    recordDecision(database, {
+    yield* reserve({ row, entryId, runId: key.runId });
+    yield* recordDecision({
       at: now,
       threadId: key.threadId,
       deliveryId: row.delivery_id,
@@ -50,42 +54,47 @@ export function admitPeople(
       decision: 'allow',
       reason: 'people are heard at the next safe point',
     });
-    return { ...deliveryOf(row), entry_id: entryId };
-  });
+    admitted.push({ ...deliveryOf(row), entry_id: entryId });
+  }
+  return admitted;
 }
 
 /** The oldest background delivery that is not in the log: the only one that may be tried. */
-export function headOf(database: LazyDatabase, threadId: string): DeliveryRow | undefined {
-  return openDeliveries(database, threadId).find(
+export function* headOf(threadId: string): Work<DeliveryRow | undefined> {
+  return (yield* openDeliveries(threadId)).find(
     (row) => row.class === 'background' && row.state === 'queued' && row.entry_id === null,
   );
 }
 
 /** Requests that the head of the queue enters the open run; inserts the attempt if the proof allows it. */
-export function requestSteer(
-  database: LazyDatabase,
-  { key, point, rules, now, nowMs, ids }: SteerParams,
-): SteerDecision | undefined {
-  assertEpoch(database, key.threadId, key.epoch);
-  const head = headOf(database, key.threadId);
+export function* requestSteer({
+  key,
+  point,
+  rules,
+  now,
+  nowMs,
+  ids,
+}: SteerParams): Work<SteerDecision | undefined> {
+  yield* assertEpoch(key.threadId, key.epoch);
+  const head = yield* headOf(key.threadId);
   if (!head) return undefined;
-  const decision = decide(database, { head, key, point, rules, nowMs });
+  const decision = yield* decide({ head, key, point, rules, nowMs });
   const at = { at: now, threadId: key.threadId, deliveryId: head.delivery_id };
   const facts = { runId: key.runId, epoch: key.epoch, details: { row: decision.row, ...point } };
   if (decision.outcome === 'manual') {
-    toManual(database, { row: head, reason: decision.reason, now, epoch: key.epoch });
+    yield* toManual({ row: head, reason: decision.reason, now, epoch: key.epoch });
   } else if (decision.outcome === 'steer') {
     const attemptId = ids.attempt();
-    insertAttempt(database, {
+    yield* insertAttempt({
       attemptId,
       row: head,
       kind: 'turn_steer',
       marker: ids.entry(),
       key,
       now,
-      proof: proofOf(database, key, point),
+      proof: yield* proofOf(key, point),
     });
-    recordDecision(database, {
+    yield* recordDecision({
       ...at,
       ...facts,
       attemptId,
@@ -93,7 +102,7 @@ export function requestSteer(
       reason: decision.reason,
     });
   } else {
-    recordDecision(database, {
+    yield* recordDecision({
       ...at,
       ...facts,
       decision: decision.outcome,
@@ -111,19 +120,18 @@ interface Judged {
   readonly nowMs: number;
 }
 
-function decide(
-  database: LazyDatabase,
+function* decide(
   { head, key, point, rules, nowMs }: Judged,
   pending?: string,
-): SteerDecision {
-  const unresolved = unresolvedAttempt(database, key.threadId);
-  const proof = proofOf(database, key, point);
+): Work<SteerDecision> {
+  const unresolved = yield* unresolvedAttempt(key.threadId);
+  const proof = yield* proofOf(key, point);
   return decideSteer({
     rules,
     delivery: deliveryOf(head),
-    isHead: headOf(database, key.threadId)?.delivery_id === head.delivery_id,
+    isHead: (yield* headOf(key.threadId))?.delivery_id === head.delivery_id,
     hasUnresolvedAttempt: unresolved !== undefined && unresolved.attempt_id !== pending,
-    lastSentAt: lastSteer(database, key.threadId),
+    lastSentAt: yield* lastSteer(key.threadId),
     needs: TEXT_NEEDS,
     threadId: key.threadId,
     epoch: key.epoch,
@@ -132,38 +140,40 @@ function decide(
   });
 }
 
-function lastSteer(database: LazyDatabase, threadId: string): number | undefined {
-  const row = database.get(
+function* lastSteer(threadId: string): Work<number | undefined> {
+  const row = (yield* one(
     `SELECT max(created_at) AS at FROM delivery_attempts
       WHERE thread_id = ? AND kind = 'turn_steer' AND run_id IS NOT NULL`,
     threadId,
-  ) as { readonly at: string | null } | undefined;
+  )) as { readonly at: string | null } | undefined;
   return row?.at === null || row === undefined ? undefined : Date.parse(row.at);
 }
 
-function proofOf(
-  database: LazyDatabase,
+function* proofOf(
   { threadId }: Pick<RunKey, 'threadId'>,
   point: SteerParams['point'],
-): RunProof | undefined {
-  const run = openRunOf(database, threadId);
+): Work<RunProof | undefined> {
+  const run = yield* openRunOf(threadId);
   return run && proofAt(run, point);
 }
 
-function openRunOf(database: LazyDatabase, threadId: string): RunRow | undefined {
-  return database.get(`SELECT * FROM runs WHERE thread_id = ? AND status = 'running'`, threadId) as
+function* openRunOf(threadId: string): Work<RunRow | undefined> {
+  return (yield* one(`SELECT * FROM runs WHERE thread_id = ? AND status = 'running'`, threadId)) as
     | RunRow
     | undefined;
 }
 
 /** Keeps the state of the run as its owner has just observed it, for everybody else to read. */
-export function publishPoint(
-  database: LazyDatabase,
-  { key, point }: { readonly key: RunKey; readonly point: SteerParams['point'] },
-): void {
-  assertEpoch(database, key.threadId, key.epoch);
+export function* publishPoint({
+  key,
+  point,
+}: {
+  readonly key: RunKey;
+  readonly point: SteerParams['point'];
+}): Work<void> {
+  yield* assertEpoch(key.threadId, key.epoch);
   const text = JSON.stringify(point);
-  database.run(
+  yield* change(
     `UPDATE runs SET point = ? WHERE run_id = ? AND status = 'running'`,
     text,
     key.runId,
@@ -171,8 +181,8 @@ export function publishPoint(
 }
 
 /** The open run of a thread as its owner last published it. */
-export function activeTurn(database: LazyDatabase, threadId: string): ActiveTurn | undefined {
-  const run = openRunOf(database, threadId);
+export function* activeTurn(threadId: string): Work<ActiveTurn | undefined> {
+  const run = yield* openRunOf(threadId);
   if (!run || run.point === null) return undefined;
   const point = parseJson(run.point) as unknown as SteerParams['point'];
   return activeTurnOf(proofAt(run, point));
@@ -196,48 +206,48 @@ function proofAt(run: RunRow, point: SteerParams['point']): RunProof {
  * Admits a requested steer, by the owner at the safe point: checks the conditions of the request again, and reserves the
  * entry. A difference rejects the attempt, which costs nothing.
  */
-export function admitSteer(
-  database: LazyDatabase,
-  { key, point, rules, now, nowMs }: SteerParams,
-): Delivery | undefined {
-  assertEpoch(database, key.threadId, key.epoch);
-  const attempt = unresolvedAttempt(database, key.threadId);
+export function* admitSteer({
+  key,
+  point,
+  rules,
+  now,
+  nowMs,
+}: SteerParams): Work<Delivery | undefined> {
+  yield* assertEpoch(key.threadId, key.epoch);
+  const attempt = yield* unresolvedAttempt(key.threadId);
   if (attempt?.kind !== 'turn_steer' || attempt.state !== 'accept_pending') return undefined;
-  const row = openDeliveries(database, key.threadId).find(
+  const row = (yield* openDeliveries(key.threadId)).find(
     ({ delivery_id }) => delivery_id === attempt.delivery_id,
   );
-  const run = proofOf(database, key, point);
+  const run = yield* proofOf(key, point);
   const decision =
-    row && decide(database, { head: row, key, point, rules, nowMs }, attempt.attempt_id);
+    row && (yield* decide({ head: row, key, point, rules, nowMs }, attempt.attempt_id));
   const isSame =
     run?.active_run_id === attempt.expected_run_id &&
     run.revision === attempt.expected_revision &&
     attempt.epoch === key.epoch;
   if (row && isSame && decision?.outcome === 'steer') {
-    reserve(database, { row, entryId: attempt.marker, runId: key.runId });
+    yield* reserve({ row, entryId: attempt.marker, runId: key.runId });
     return { ...deliveryOf(row), entry_id: attempt.marker };
   }
   const reason = isSame ? (decision?.reason ?? 'the delivery is gone') : 'the run has changed';
-  reject(database, { attempt, reason, now, key });
+  yield* reject({ attempt, reason, now, key });
   return undefined;
 }
 
-export function reject(
-  database: LazyDatabase,
-  end: {
-    readonly attempt: { attempt_id: string; delivery_id: string; thread_id: string };
-    readonly reason: string;
-    readonly now: string;
-    readonly key: Pick<RunKey, 'epoch'>;
-  },
-): void {
+export function* reject(end: {
+  readonly attempt: { attempt_id: string; delivery_id: string; thread_id: string };
+  readonly reason: string;
+  readonly now: string;
+  readonly key: Pick<RunKey, 'epoch'>;
+}): Work<void> {
   const { attempt, reason, now, key } = end;
-  database.run(
+  yield* change(
     `UPDATE delivery_attempts SET state = 'rejected', reason = ? WHERE attempt_id = ?`,
     reason,
     attempt.attempt_id,
   );
-  recordDecision(database, {
+  yield* recordDecision({
     at: now,
     threadId: attempt.thread_id,
     deliveryId: attempt.delivery_id,
@@ -248,24 +258,21 @@ export function reject(
   });
 }
 
-export function insertAttempt(
-  database: LazyDatabase,
-  params: {
-    readonly attemptId: string;
-    readonly row: DeliveryRow;
-    readonly kind: 'turn_start' | 'turn_steer';
-    readonly marker: string;
-    readonly key: RunKey;
-    readonly now: string;
-    readonly proof: RunProof | undefined;
-  },
-): void {
+export function* insertAttempt(params: {
+  readonly attemptId: string;
+  readonly row: DeliveryRow;
+  readonly kind: 'turn_start' | 'turn_steer';
+  readonly marker: string;
+  readonly key: RunKey;
+  readonly now: string;
+  readonly proof: RunProof | undefined;
+}): Work<void> {
   const { attemptId, row, kind, marker, key, now, proof } = params;
-  const { count } = database.get(
+  const { count } = (yield* one(
     'SELECT count(*) AS count FROM delivery_attempts WHERE delivery_id = ?',
     row.delivery_id,
-  ) as { readonly count: number };
-  database.run(
+  )) as { readonly count: number };
+  yield* change(
     `INSERT INTO delivery_attempts (attempt_id, delivery_id, thread_id, generation, kind, marker, state, epoch,
        expected_run_id, expected_revision, proof, created_at) VALUES (?, ?, ?, ?, ?, ?, 'accept_pending', ?, ?, ?, ?, ?)`,
     attemptId,
@@ -283,35 +290,45 @@ export function insertAttempt(
 }
 
 /** Accepts a delivery: its entry is in the log, so the run has it. Counts as an attempt. */
-export function accept(
-  database: LazyDatabase,
-  { key, entryIds, now }: { key: RunKey; entryIds: readonly string[]; now: string },
-): void {
-  assertEpoch(database, key.threadId, key.epoch);
+export function* accept({
+  key,
+  entryIds,
+  now,
+}: {
+  key: RunKey;
+  entryIds: readonly string[];
+  now: string;
+}): Work<void> {
+  yield* assertEpoch(key.threadId, key.epoch);
   for (const entryId of entryIds) {
-    const row = byEntry(database, entryId);
-    if (row && row.accepted === 0) acceptRow(database, { row, key, now });
+    const row = yield* byEntry(entryId);
+    if (row && row.accepted === 0) yield* acceptRow({ row, key, now });
   }
 }
 
-export function acceptRow(
-  database: LazyDatabase,
-  { row, key, now }: { row: DeliveryRow; key: RunKey; now: string },
-): void {
-  const attempt = unresolvedAttempt(database, row.thread_id);
+export function* acceptRow({
+  row,
+  key,
+  now,
+}: {
+  row: DeliveryRow;
+  key: RunKey;
+  now: string;
+}): Work<void> {
+  const attempt = yield* unresolvedAttempt(row.thread_id);
   const isTried = attempt?.delivery_id === row.delivery_id;
-  database.run(
+  yield* change(
     'UPDATE deliveries SET accepted = 1, attempts = attempts + ? WHERE delivery_id = ?',
     Number(isTried),
     row.delivery_id,
   );
   if (isTried) {
-    database.run(
+    yield* change(
       `UPDATE delivery_attempts SET state = 'tracking', run_id = expected_run_id WHERE attempt_id = ?`,
       attempt.attempt_id,
     );
   }
-  recordDecision(database, {
+  yield* recordDecision({
     at: now,
     threadId: row.thread_id,
     deliveryId: row.delivery_id,
@@ -324,8 +341,8 @@ export function acceptRow(
   });
 }
 
-function requireRun(database: LazyDatabase, { threadId, runId }: RunKey): void {
-  const run = database.get(
+function* requireRun({ threadId, runId }: RunKey): Work<void> {
+  const run = yield* one(
     `SELECT run_id FROM runs WHERE run_id = ? AND thread_id = ? AND status = 'running'`,
     runId,
     threadId,

@@ -9,6 +9,7 @@ import {
 } from '../../core/thread.ts';
 import { type Cost, NO_COST } from '../../core/usage.ts';
 import { columnsOf } from '../owners.ts';
+import { all, change, one, type Work } from '../sql-work.ts';
 import type {
   LaunchLimits,
   Owner,
@@ -18,12 +19,11 @@ import type {
   TurnProgress,
 } from '../store.ts';
 import { APPROVALS_MIGRATION } from './approvals.ts';
-import type { LazyDatabase, Migrations } from './database.ts';
 import { DELIVERIES_MIGRATION } from './delivery-rows.ts';
 import { HEADS_MIGRATION } from './heads.ts';
 import { RUNS_MIGRATION } from './run-ends.ts';
 
-export const REGISTRY_MIGRATIONS: Migrations = [
+export const REGISTRY_MIGRATIONS: readonly string[] = [
   `CREATE TABLE threads (
      thread_id TEXT PRIMARY KEY,
      directive TEXT NOT NULL,
@@ -58,6 +58,8 @@ export const REGISTRY_MIGRATIONS: Migrations = [
   HEADS_MIGRATION,
   RUNS_MIGRATION,
   APPROVALS_MIGRATION,
+  `DROP INDEX threads_by_folded_id;
+   CREATE INDEX threads_by_lower_id ON threads (lower(thread_id));`,
 ];
 
 /** The columns of a {@link RegistryRow}, for SELECT. */
@@ -79,15 +81,18 @@ export type RegistryRow = Omit<ThreadRecord, 'status' | 'cost' | 'outputs' | 'er
 };
 
 /** Inserts a whole row; false if there is one. */
-export function insertRecord(database: LazyDatabase, record: ThreadRecord): boolean {
+export function* insertRecord(record: ThreadRecord): Work<boolean> {
   const names = COLUMNS.split(',').map((name) => name.trim());
-  const values = Object.entries(record).map(([name, value]: [string, unknown]) => [
-    name,
-    typeof value === 'object' && value !== null ? JSON.stringify(value) : value,
-  ]);
-  const row = Object.fromEntries(values) as Readonly<Record<string, unknown>>;
-  const places = names.map((name) => `:${name}`).join(', ');
-  return database.run(`INSERT OR IGNORE INTO threads (${COLUMNS}) VALUES (${places})`, row) === 1;
+  const values = new Map<string, unknown>(Object.entries(record));
+  const inserted = yield* change(
+    `INSERT INTO threads (${COLUMNS}) VALUES (${names.map(() => '?').join(', ')}) ON CONFLICT DO NOTHING`,
+    ...names.map((name) => columnOf(values.get(name))),
+  );
+  return inserted === 1;
+}
+
+function columnOf(value: unknown): unknown {
+  return typeof value === 'object' && value !== null ? JSON.stringify(value) : value;
 }
 
 export function recordOf(row: RegistryRow): ThreadRecord {
@@ -101,20 +106,20 @@ export function recordOf(row: RegistryRow): ThreadRecord {
 }
 
 /** Returns a thread's record; undefined if the registry doesn't list it. */
-export function findRecord(database: LazyDatabase, threadId: string): ThreadRecord | undefined {
-  const row = database.get(`SELECT ${COLUMNS} FROM threads WHERE thread_id = ?`, threadId) as
+export function* findRecord(threadId: string): Work<ThreadRecord | undefined> {
+  const row = (yield* one(`SELECT ${COLUMNS} FROM threads WHERE thread_id = ?`, threadId)) as
     | RegistryRow
     | undefined;
   return row && recordOf(row);
 }
 
 /** Returns a thread's record, or throws `thread_not_found` with the id that may have been meant. */
-export function requireRecord(database: LazyDatabase, threadId: string): ThreadRecord {
-  const record = findRecord(database, threadId);
+export function* requireRecord(threadId: string): Work<ThreadRecord> {
+  const record = yield* findRecord(threadId);
   if (record) return record;
-  const near = database.all(
+  const near = (yield* all(
     'SELECT thread_id FROM threads ORDER BY rowid DESC LIMIT 200',
-  ) as readonly { thread_id: string }[];
+  )) as readonly { thread_id: string }[];
   const ids = near.map(({ thread_id }) => thread_id);
   throw new RyeError('thread_not_found', `thread not found: ${threadId}`, {
     hint: didYouMean(threadId, ids) ?? 'List the threads with `rye threads list`.',
@@ -147,12 +152,11 @@ export function assertEpoch(record: ThreadRecord, epoch: number): void {
 }
 
 /** Records a sign of life, and how far the thread has come if that is known. */
-export function noteProgress(
-  database: LazyDatabase,
+export function* noteProgress(
   threadId: string,
   { now, cost, head }: TurnProgress & { readonly now: string },
-): void {
-  database.run(
+): Work<void> {
+  yield* change(
     `UPDATE threads SET heartbeat_at = ?, updated_at = ?, cost = coalesce(?, cost),
        signed_head = coalesce(?, signed_head) WHERE thread_id = ?`,
     now,
@@ -179,7 +183,7 @@ export function conditions(filter: ThreadFilter): {
   if (status !== undefined) add('status = ?', status);
   if (parentId !== undefined) add('parent_id = ?', parentId);
   if (continuationOf !== undefined) add('continuation_of = ?', continuationOf);
-  if (directive?.includes('*')) add('directive GLOB ?', literalGlob(directive));
+  if (directive?.includes('*')) add('glob(?, directive)', literalGlob(directive));
   else if (directive !== undefined) add('directive = ?', directive);
   return { where: parts.length === 0 ? '' : `WHERE ${parts.join(' AND ')}`, parameters };
 }
@@ -190,25 +194,19 @@ function literalGlob(pattern: string): string {
 }
 
 /** Ids that begin or end with `part`, newest first. */
-export function idsLike(database: LazyDatabase, part: string, limit: number): readonly string[] {
+export function* idsLike(part: string, limit: number): Work<readonly string[]> {
   // length and substr compare literally: the part may hold `%` and `_`
-  const rows = database.all(
+  const rows = (yield* all(
     `SELECT thread_id FROM threads
-      WHERE substr(thread_id, 1, length(?)) = ? OR substr(thread_id, -length(?)) = ?
+      WHERE substr(thread_id, 1, length(?)) = ? OR substr(thread_id, length(thread_id) - length(?) + 1) = ?
       ORDER BY created_at DESC, rowid DESC LIMIT ?`,
     part,
     part,
     part,
     part,
     limit,
-  ) as readonly { thread_id: string }[];
+  )) as readonly { thread_id: string }[];
   return rows.map(({ thread_id }) => thread_id);
-}
-
-/** The tables that the queue of threads uses. */
-export interface LaunchTables {
-  readonly database: LazyDatabase;
-  readonly owners: Owners;
 }
 
 interface OwnerRow extends OwnerColumns {
@@ -219,18 +217,18 @@ interface OwnerRow extends OwnerColumns {
  * Takes a queued thread for `owner`, in the caller's transaction: only while it is `created` without owner and a slot is
  * free. Threads whose process is dead hold no slot.
  */
-export function takeLaunch(
-  { database, owners }: LaunchTables,
+export function* takeLaunch(
+  owners: Owners,
   { threadId, owner, limits, now }: LaunchRequest,
-): boolean {
-  const queued = database.get(
+): Work<boolean> {
+  const queued = (yield* one(
     `SELECT parent_id FROM threads WHERE thread_id = ? AND status = 'created' AND pid IS NULL`,
     threadId,
-  ) as { readonly parent_id: string | null } | undefined;
+  )) as { readonly parent_id: string | null } | undefined;
   if (!queued) return false;
-  const owned = database.all(
+  const owned = (yield* all(
     `SELECT parent_id, pid, process_start, host FROM threads WHERE status IN (${ACTIVE_STATUSES}) AND pid IS NOT NULL`,
-  ) as readonly OwnerRow[];
+  )) as readonly OwnerRow[];
   const alive = owned.filter((row) => {
     const found = owners.ofRecord(row);
     return found !== undefined && owners.state(found) !== 'gone';
@@ -238,7 +236,7 @@ export function takeLaunch(
   const siblings = alive.filter(({ parent_id }) => parent_id === queued.parent_id).length;
   if (!hasSlot({ total: alive.length, siblings, isRoot: queued.parent_id === null }, limits))
     return false;
-  return assign(database, { threadId, owner, now });
+  return yield* assign({ threadId, owner, now });
 }
 
 export interface LaunchRequest {
@@ -265,12 +263,17 @@ function hasSlot(
  * Sets or clears the owner of a `created` thread; false when it is not `created` any more. One that waits for a process of
  * its own is a background thread: its end becomes a delivery.
  */
-export function assign(
-  database: LazyDatabase,
-  { threadId, owner, now }: { threadId: string; owner: Owner | null; now: string },
-): boolean {
-  const changed = database.run(
-    `UPDATE threads SET pid = ?, process_start = ?, host = ?, updated_at = ?, background = max(background, ?)
+export function* assign({
+  threadId,
+  owner,
+  now,
+}: {
+  threadId: string;
+  owner: Owner | null;
+  now: string;
+}): Work<boolean> {
+  const changed = yield* change(
+    `UPDATE threads SET pid = ?, process_start = ?, host = ?, updated_at = ?, background = CASE WHEN ? = 1 THEN 1 ELSE background END
       WHERE thread_id = ? AND status = 'created'`,
     ...columnsOf(owner),
     now,

@@ -1,5 +1,5 @@
 import type { ThreadRecord } from '../../core/thread.ts';
-import type { LazyDatabase } from './database.ts';
+import { change, one, type Work } from '../sql-work.ts';
 
 /** The number of each thread's current or last run, and the ends of the runs before it. */
 export const RUNS_MIGRATION = `
@@ -22,15 +22,15 @@ type Ending = Pick<
 const KEPT_ENDS = 20;
 
 /** Returns the number of a thread's current or last run; 0 for an unknown thread. */
-export function runOf(database: LazyDatabase, threadId: string): number {
-  const row = database.get('SELECT run FROM threads WHERE thread_id = ?', threadId) as
+export function* runOf(threadId: string): Work<number> {
+  const row = (yield* one('SELECT run FROM threads WHERE thread_id = ?', threadId)) as
     | { readonly run: number }
     | undefined;
   return row?.run ?? 0;
 }
 
 /** Sets the end of the last run aside and clears it, for the next run. */
-export function beginRun(database: LazyDatabase, before: ThreadRecord): void {
+export function* beginRun(before: ThreadRecord): Work<void> {
   const { thread_id: id, status, updated_at, completed_at, cost, result, outputs, error } = before;
   const { cancel_requested } = before;
   const ending: Ending = {
@@ -43,10 +43,16 @@ export function beginRun(database: LazyDatabase, before: ThreadRecord): void {
     error,
     cancel_requested,
   };
-  const run = runOf(database, id);
-  database.run('INSERT OR REPLACE INTO ends VALUES (?, ?, ?)', id, run, JSON.stringify(ending));
-  database.run('DELETE FROM ends WHERE thread_id = ? AND run <= ?', id, run - KEPT_ENDS);
-  database.run(
+  const run = yield* runOf(id);
+  yield* change(
+    `INSERT INTO ends (thread_id, run, ending) VALUES (?, ?, ?)
+     ON CONFLICT (thread_id, run) DO UPDATE SET ending = excluded.ending`,
+    id,
+    run,
+    JSON.stringify(ending),
+  );
+  yield* change('DELETE FROM ends WHERE thread_id = ? AND run <= ?', id, run - KEPT_ENDS);
+  yield* change(
     `UPDATE threads SET run = run + 1, completed_at = NULL, result = NULL, outputs = NULL, error = NULL,
        cancel_requested = NULL WHERE thread_id = ?`,
     id,
@@ -54,26 +60,26 @@ export function beginRun(database: LazyDatabase, before: ThreadRecord): void {
 }
 
 /** Returns the end that a run had when the next one began; undefined if it is not kept. */
-export function pastEnd(database: LazyDatabase, threadId: string, run: number): Ending | undefined {
-  const row = database.get(
+export function* pastEnd(threadId: string, run: number): Work<Ending | undefined> {
+  const row = (yield* one(
     'SELECT ending FROM ends WHERE thread_id = ? AND run = ?',
     threadId,
     run,
-  ) as { readonly ending: string } | undefined;
+  )) as { readonly ending: string } | undefined;
   return row && (JSON.parse(row.ending) as Ending);
 }
 
 /** Makes an earlier run the last one again, because the runs after it never began. */
-export function dropRunsAfter(database: LazyDatabase, threadId: string, run: number): void {
-  database.run('DELETE FROM ends WHERE thread_id = ? AND run >= ?', threadId, run);
-  database.run('UPDATE threads SET run = ? WHERE thread_id = ?', run, threadId);
+export function* dropRunsAfter(threadId: string, run: number): Work<void> {
+  yield* change('DELETE FROM ends WHERE thread_id = ? AND run >= ?', threadId, run);
+  yield* change('UPDATE threads SET run = ? WHERE thread_id = ?', run, threadId);
 }
 
 /** Gives a thread the end back that it had before a resume that could not begin. Its epoch stays raised. */
-export function restoreEnd(database: LazyDatabase, before: ThreadRecord): void {
+export function* restoreEnd(before: ThreadRecord): Work<void> {
   const { thread_id: threadId, outputs, error } = before;
-  dropRunsAfter(database, threadId, runOf(database, threadId) - 1);
-  database.run(
+  yield* dropRunsAfter(threadId, (yield* runOf(threadId)) - 1);
+  yield* change(
     `UPDATE threads SET status = ?, updated_at = ?, completed_at = ?, result = ?, outputs = ?, error = ?,
        cancel_requested = ? WHERE thread_id = ?`,
     before.status,

@@ -1,24 +1,23 @@
 import { RyeError } from '../../core/errors.ts';
 import { assertTransition, type ThreadRecord } from '../../core/thread.ts';
-import type { LazyDatabase } from './database.ts';
+import { change, type Work } from '../sql-work.ts';
 import { moveDeliveries } from './delivery-queue.ts';
 import { assertEpoch, findRecord, requireRecord } from './registry-rows.ts';
 
 /** Links a thread with the one that continues it, in the caller's transaction. */
-export function linkContinuation(
-  database: LazyDatabase,
+export function* linkContinuation(
   threadId: string,
   successorId: string,
   now: string,
   epoch: number | undefined,
-): void {
-  const record = requireRecord(database, threadId);
+): Work<void> {
+  const record = yield* requireRecord(threadId);
   if (epoch !== undefined) assertEpoch(record, epoch);
-  const successor = requireRecord(database, successorId);
+  const successor = yield* requireRecord(successorId);
   assertTransition(threadId, record.status, 'continued');
-  assertNoLoop(database, threadId, successor);
+  yield* assertNoLoop(threadId, successor);
   const root = record.chain_root_id ?? threadId;
-  database.run(
+  yield* change(
     `UPDATE threads SET status = 'continued', continuation_thread_id = ?, chain_root_id = ?, updated_at = ?,
            completed_at = coalesce(completed_at, ?) WHERE thread_id = ?`,
     successorId,
@@ -27,7 +26,7 @@ export function linkContinuation(
     now,
     threadId,
   );
-  database.run(
+  yield* change(
     'UPDATE threads SET continuation_of = ?, chain_root_id = ?, updated_at = ? WHERE thread_id = ?',
     threadId,
     root,
@@ -36,23 +35,23 @@ export function linkContinuation(
   );
   // a canceled thread stays canceled in its continuation; a resumed thread was stopped before
   if (record.status === 'running') {
-    database.run(
+    yield* change(
       `UPDATE threads SET cancel_requested = (SELECT cancel_requested FROM threads WHERE thread_id = ?)
              WHERE thread_id = ?`,
       threadId,
       successorId,
     );
   }
-  moveDeliveries(database, { from: threadId, to: successorId, now });
+  yield* moveDeliveries({ from: threadId, to: successorId, now });
 }
 
 /** Returns the chain that a thread is in, from its root to its end. */
-export function chainOf(database: LazyDatabase, threadId: string): readonly ThreadRecord[] {
+export function* chainOf(threadId: string): Work<readonly ThreadRecord[]> {
   const seen = new Map<string, ThreadRecord>();
-  let first = requireRecord(database, threadId);
+  let first = yield* requireRecord(threadId);
   seen.set(threadId, first);
   for (let at: string | null = first.continuation_of; at !== null && !seen.has(at); ) {
-    first = requireRecord(database, at);
+    first = yield* requireRecord(at);
     seen.set(at, first);
     at = first.continuation_of;
   }
@@ -63,15 +62,15 @@ export function chainOf(database: LazyDatabase, threadId: string): readonly Thre
     chain.push(next);
     listed.add(next.thread_id);
     const id: string | null = next.continuation_thread_id;
-    next = id === null ? undefined : findRecord(database, id);
+    next = id === null ? undefined : yield* findRecord(id);
   }
   return chain;
 }
 
-function assertNoLoop(database: LazyDatabase, threadId: string, successor: ThreadRecord): void {
+function* assertNoLoop(threadId: string, successor: ThreadRecord): Work<void> {
   let at: string | null = successor.thread_id;
   while (at !== null && at !== threadId)
-    at = findRecord(database, at)?.continuation_thread_id ?? null;
+    at = (yield* findRecord(at))?.continuation_thread_id ?? null;
   if (at === null) return;
   throw new RyeError(
     'illegal_transition',

@@ -19,7 +19,7 @@ import type {
   SteerParams,
   SteerPoint,
 } from '../deliveries.ts';
-import type { LazyDatabase } from './database.ts';
+import { one, type SqlDatabase, type Work } from '../sql-work.ts';
 import {
   accept,
   activeTurn,
@@ -32,59 +32,55 @@ import { enqueue, reports, resolve } from './delivery-queue.ts';
 import { consume, consumeWaited, endRun, openRun, recover, updateRun } from './delivery-runs.ts';
 
 /** Deliveries in the registry's database, so that a thread's end and what follows from it are one transaction. */
-export class SqliteDeliveries implements Deliveries {
-  readonly #database: LazyDatabase;
+export class SqlDeliveries implements Deliveries {
+  readonly #database: SqlDatabase;
 
-  constructor(database: LazyDatabase) {
+  constructor(database: SqlDatabase) {
     this.#database = database;
   }
 
   async enqueue(params: EnqueueParams): Promise<Delivery> {
-    return this.#database.immediate(() => enqueue(this.#database, params));
+    return await this.#database.write(() => enqueue(params));
   }
 
   async list(threadId: string): Promise<readonly DeliveryReport[]> {
-    return this.#database.immediate(() => reports(this.#database, threadId));
+    return await this.#database.write(() => reports(threadId));
   }
 
   async isAnyWaiting(threadId: string): Promise<boolean> {
-    const row = this.#database.get(
-      `SELECT 1 FROM deliveries WHERE thread_id = ? AND state <> 'closed' AND state = 'queued' AND entry_id IS NULL`,
-      threadId,
-    );
-    return row !== undefined;
+    return await this.#database.read(() => isAnyWaiting(threadId));
   }
 
   async openRun(params: OpenRunParams): Promise<readonly Delivery[]> {
-    return this.#database.immediate(() => openRun(this.#database, params));
+    return await this.#database.write(() => openRun(params));
   }
 
   async updateRun(key: RunKey, kind: RunKind, traits: RunTraits): Promise<void> {
-    this.#database.immediate(() => updateRun(this.#database, { key, kind, traits }));
+    await this.#database.write(() => updateRun({ key, kind, traits }));
   }
 
   async publishPoint(key: RunKey, point: SteerPoint): Promise<void> {
-    this.#database.immediate(() => publishPoint(this.#database, { key, point }));
+    await this.#database.write(() => publishPoint({ key, point }));
   }
 
   async activeTurn(threadId: string): Promise<ActiveTurn | undefined> {
-    return activeTurn(this.#database, threadId);
+    return await this.#database.read(() => activeTurn(threadId));
   }
 
   async admitPeople(params: AdmitParams): Promise<readonly Delivery[]> {
-    return this.#database.immediate(() => admitPeople(this.#database, params));
+    return await this.#database.write(() => admitPeople(params));
   }
 
   async requestSteer(params: SteerParams): Promise<SteerDecision | undefined> {
-    return this.#database.immediate(() => requestSteer(this.#database, params));
+    return await this.#database.write(() => requestSteer(params));
   }
 
   async admitSteer(params: SteerParams): Promise<Delivery | undefined> {
-    return this.#database.immediate(() => admitSteer(this.#database, params));
+    return await this.#database.write(() => admitSteer(params));
   }
 
   async accept(key: RunKey, entryIds: readonly string[], now: string): Promise<void> {
-    this.#database.immediate(() => accept(this.#database, { key, entryIds, now }));
+    await this.#database.write(() => accept({ key, entryIds, now }));
   }
 
   async consume(
@@ -92,22 +88,30 @@ export class SqliteDeliveries implements Deliveries {
     covered: { readonly entryIds: readonly string[]; readonly answerId: string },
     now: string,
   ): Promise<void> {
-    this.#database.immediate(() => consume(this.#database, { key, ...covered, now }));
+    await this.#database.write(() => consume({ key, ...covered, now }));
   }
 
   async consumeWaited(key: RunKey, children: readonly WaitedChild[], now: string): Promise<void> {
-    this.#database.immediate(() => consumeWaited(this.#database, { key, children, now }));
+    await this.#database.write(() => consumeWaited({ key, children, now }));
   }
 
   async endRun(params: EndRunParams): Promise<Delivery | undefined> {
-    return this.#database.immediate(() => endRun(this.#database, params));
+    return await this.#database.write(() => endRun(params));
   }
 
   async recover(params: RecoverParams): Promise<void> {
-    this.#database.immediate(() => recover(this.#database, params));
+    await this.#database.write(() => recover(params));
   }
 
   async resolve(params: ResolveParams): Promise<Delivery> {
-    return this.#database.immediate(() => resolve(this.#database, params));
+    return await this.#database.write(() => resolve(params));
   }
+}
+
+function* isAnyWaiting(threadId: string): Work<boolean> {
+  const row = yield* one(
+    `SELECT 1 FROM deliveries WHERE thread_id = ? AND state <> 'closed' AND state = 'queued' AND entry_id IS NULL`,
+    threadId,
+  );
+  return row !== undefined;
 }

@@ -15,7 +15,7 @@ import type {
 } from '../../core/delivery.ts';
 import { RyeError } from '../../core/errors.ts';
 import { isJsonObject, type JsonObject, parseJson } from '../../core/json.ts';
-import type { LazyDatabase } from './database.ts';
+import { all, change, one, type Work } from '../sql-work.ts';
 
 /**
  * The tables of deliveries. Constraints hold the invariants: one open run and one
@@ -179,27 +179,27 @@ export function columnOf(value: boolean | null): number | null {
   return value === null ? null : Number(value);
 }
 
-export function findDelivery(database: LazyDatabase, deliveryId: string): DeliveryRow | undefined {
-  return database.get('SELECT * FROM deliveries WHERE delivery_id = ?', deliveryId) as
+export function* findDelivery(deliveryId: string): Work<DeliveryRow | undefined> {
+  return (yield* one('SELECT * FROM deliveries WHERE delivery_id = ?', deliveryId)) as
     | DeliveryRow
     | undefined;
 }
 
 /** Deliveries of a thread that are not closed, in order of arrival. */
-export function openDeliveries(database: LazyDatabase, threadId: string): readonly DeliveryRow[] {
-  return database.all(
+export function* openDeliveries(threadId: string): Work<readonly DeliveryRow[]> {
+  return (yield* all(
     `SELECT * FROM deliveries WHERE thread_id = ? AND state <> 'closed' ORDER BY seq`,
     threadId,
-  ) as readonly DeliveryRow[];
+  )) as readonly DeliveryRow[];
 }
 
-export function attemptsOf(database: LazyDatabase, deliveryId: string): readonly DeliveryAttempt[] {
-  const rows = database.all(
+export function* attemptsOf(deliveryId: string): Work<readonly DeliveryAttempt[]> {
+  const rows = (yield* all(
     `SELECT attempt_id, delivery_id, thread_id, generation, kind, marker, state, epoch, expected_run_id,
        expected_revision, run_id, reason, proof, created_at
      FROM delivery_attempts WHERE delivery_id = ? ORDER BY generation`,
     deliveryId,
-  ) as readonly AttemptRow[];
+  )) as readonly AttemptRow[];
   return rows.map((row) => ({ ...row, proof: row.proof === null ? null : activeTurn(row.proof) }));
 }
 
@@ -216,24 +216,18 @@ export function activeTurnOf(proof: RunProof): ActiveTurn {
 }
 
 /** The thread's attempt that is neither accepted nor over, or accepted and not over. */
-export function unresolvedAttempt(
-  database: LazyDatabase,
-  threadId: string,
-): AttemptRow | undefined {
-  return database.get(
+export function* unresolvedAttempt(threadId: string): Work<AttemptRow | undefined> {
+  return (yield* one(
     `SELECT * FROM delivery_attempts WHERE thread_id = ? AND state IN ('accept_pending', 'tracking')`,
     threadId,
-  ) as AttemptRow | undefined;
+  )) as AttemptRow | undefined;
 }
 
-export function decisionsOf(
-  database: LazyDatabase,
-  deliveryId: string,
-): readonly DeliveryDecision[] {
-  const rows = database.all(
+export function* decisionsOf(deliveryId: string): Work<readonly DeliveryDecision[]> {
+  const rows = (yield* all(
     'SELECT * FROM delivery_decisions WHERE delivery_id = ? ORDER BY seq',
     deliveryId,
-  ) as readonly DecisionRow[];
+  )) as readonly DecisionRow[];
   return rows.map((row) => ({ ...row, details: objectIn(row.details) }));
 }
 
@@ -255,14 +249,14 @@ export interface DecisionParams {
 }
 
 /** Adds to the record of decisions. A delivery's reason to wait is written once, not at each safe point. */
-export function recordDecision(database: LazyDatabase, params: DecisionParams): void {
+export function* recordDecision(params: DecisionParams): Work<void> {
   const { at, threadId, deliveryId, decision, reason, details = {} } = params;
-  const last = database.get(
+  const last = (yield* one(
     'SELECT decision, reason FROM delivery_decisions WHERE delivery_id = ? ORDER BY seq DESC LIMIT 1',
     deliveryId,
-  ) as { readonly decision: string; readonly reason: string } | undefined;
+  )) as { readonly decision: string; readonly reason: string } | undefined;
   if (last?.decision === decision && last.reason === reason) return;
-  database.run(
+  yield* change(
     `INSERT INTO delivery_decisions (at, thread_id, delivery_id, attempt_id, run_id, epoch, decision, reason, details)
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     at,
@@ -277,18 +271,23 @@ export function recordDecision(database: LazyDatabase, params: DecisionParams): 
   );
 }
 
-export function byEntry(database: LazyDatabase, entryId: string): DeliveryRow | undefined {
-  return database.get(
+export function* byEntry(entryId: string): Work<DeliveryRow | undefined> {
+  return (yield* one(
     `SELECT * FROM deliveries WHERE entry_id = ? AND state = 'queued'`,
     entryId,
-  ) as DeliveryRow | undefined;
+  )) as DeliveryRow | undefined;
 }
 
-export function reserve(
-  database: LazyDatabase,
-  { row, entryId, runId }: { row: DeliveryRow; entryId: string; runId: string },
-): void {
-  database.run(
+export function* reserve({
+  row,
+  entryId,
+  runId,
+}: {
+  row: DeliveryRow;
+  entryId: string;
+  runId: string;
+}): Work<void> {
+  yield* change(
     'UPDATE deliveries SET entry_id = ?, run_id = ? WHERE delivery_id = ? AND entry_id IS NULL',
     entryId,
     runId,
@@ -296,17 +295,19 @@ export function reserve(
   );
 }
 
-export function toManual(
-  database: LazyDatabase,
-  params: { row: DeliveryRow; reason: string; now: string; epoch: number },
-): void {
+export function* toManual(params: {
+  row: DeliveryRow;
+  reason: string;
+  now: string;
+  epoch: number;
+}): Work<void> {
   const { row, reason, now, epoch } = params;
-  database.run(
+  yield* change(
     `UPDATE deliveries SET state = 'manual', manual_reason = ? WHERE delivery_id = ?`,
     reason,
     row.delivery_id,
   );
-  recordDecision(database, {
+  yield* recordDecision({
     at: now,
     threadId: row.thread_id,
     deliveryId: row.delivery_id,
@@ -318,8 +319,8 @@ export function toManual(
 }
 
 /** Fencing: only the owner of the newest epoch may move a run. */
-export function assertEpoch(database: LazyDatabase, threadId: string, epoch: number): void {
-  const row = database.get('SELECT epoch FROM threads WHERE thread_id = ?', threadId) as
+export function* assertEpoch(threadId: string, epoch: number): Work<void> {
+  const row = (yield* one('SELECT epoch FROM threads WHERE thread_id = ?', threadId)) as
     | { readonly epoch: number }
     | undefined;
   if (row?.epoch === epoch) return;

@@ -1,0 +1,228 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type pg from 'pg';
+import type { Pool, PoolClient, QueryResult } from 'pg';
+import { messageOf, RyeError } from '../../core/errors.ts';
+import type { SqlDatabase, Work } from '../sql-work.ts';
+import { MIGRATIONS } from './schema.ts';
+
+export interface PostgresOptions {
+  /** `postgres://user:password@host:port/database` */
+  readonly url: string;
+  /** Connections at most. */
+  readonly connections?: number;
+}
+
+/** The schema that holds everything of rye, so that a database may have other tenants. */
+const SCHEMA = 'rye';
+/** Key of the advisory lock under which the schema is migrated. */
+const MIGRATION_LOCK = 7_931_001;
+const MAX_TRIES = 50;
+const MAX_TRIES_FOR_KEY = 3;
+const FIRST_PAUSE_MS = 2;
+const LONGEST_PAUSE_MS = 200;
+const CONNECT_TIMEOUT_MS = 10_000;
+
+// https://www.postgresql.org/docs/current/errcodes-appendix.html
+const SERIALIZATION_FAILURE = '40001';
+const DEADLOCK = '40P01';
+const UNIQUE_VIOLATION = '23505';
+const INT8_OID = 20;
+
+/**
+ * A PostgreSQL database. Transactions are serializable, so that work means the same as on SQLite, where one writer follows
+ * the other; work that conflicts with another transaction is run again.
+ */
+export class PostgresDatabase implements SqlDatabase {
+  readonly #options: PostgresOptions;
+  #pool: Promise<Pool> | undefined;
+
+  constructor(options: PostgresOptions) {
+    this.#options = options;
+  }
+
+  async read<T>(work: () => Work<T>): Promise<T> {
+    return await this.guarded(async () => {
+      const pool = await this.pool();
+      return await drive(work(), async (text, values) => await pool.query(text, values));
+    });
+  }
+
+  async write<T>(work: () => Work<T>, { isLosable = false } = {}): Promise<T> {
+    return await this.guarded(async () => {
+      for (let tries = 1; ; tries += 1) {
+        try {
+          return await this.#transaction(work, isLosable);
+        } catch (error) {
+          if (tries >= triesAfter(error)) throw error;
+          await sleep(pause(tries));
+        }
+      }
+    });
+  }
+
+  /** Runs one statement of PostgreSQL's own dialect, with `$1` for parameters. */
+  async query(text: string, values: readonly unknown[] = []): Promise<QueryResult> {
+    return await this.guarded(async () => await (await this.pool()).query(text, [...values]));
+  }
+
+  async pool(): Promise<Pool> {
+    this.#pool ??= openPool(this.#options);
+    return await this.#pool;
+  }
+
+  async guarded<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      throw storageError(error);
+    }
+  }
+
+  close(): void {
+    const pool = this.#pool;
+    this.#pool = undefined;
+    // the queries that are under way come to their end
+    void pool?.then(async (opened) => await opened.end()).catch(() => undefined);
+  }
+
+  async #transaction<T>(work: () => Work<T>, isLosable: boolean): Promise<T> {
+    const client = await (await this.pool()).connect();
+    try {
+      await client.query('BEGIN ISOLATION LEVEL SERIALIZABLE');
+      if (isLosable) await client.query('SET LOCAL synchronous_commit = off');
+      const result = await drive(work(), async (text, values) => await client.query(text, values));
+      await client.query('COMMIT');
+      client.release();
+      return result;
+    } catch (error) {
+      await rollBack(client);
+      throw error;
+    }
+  }
+}
+
+async function rollBack(client: PoolClient): Promise<void> {
+  try {
+    await client.query('ROLLBACK');
+    client.release();
+  } catch {
+    // a connection in an unknown state is not used again
+    client.release(true);
+  }
+}
+
+async function drive<T>(
+  work: Work<T>,
+  query: (text: string, values: unknown[]) => Promise<QueryResult>,
+): Promise<T> {
+  let step = work.next();
+  while (step.done !== true) {
+    const { kind, sql, parameters } = step.value;
+    const { rows, rowCount } = await query(numbered(sql), [...parameters]);
+    if (kind === 'one') step = work.next(rows[0]);
+    else step = work.next(kind === 'all' ? rows : (rowCount ?? 0));
+  }
+  return step.value;
+}
+
+/** Replaces each `?` with the number of its parameter. The statements of rye have no `?` in their texts. */
+function numbered(sql: string): string {
+  let count = 0;
+  return sql.replaceAll('?', () => {
+    count += 1;
+    return `$${count}`;
+  });
+}
+
+async function openPool({ url, connections = 4 }: PostgresOptions): Promise<Pool> {
+  const { default: driver } = await loadDriver();
+  const types = new driver.TypeOverrides();
+  // amounts and lengths stay far below 2^53
+  types.setTypeParser(INT8_OID, Number);
+  const pool = new driver.Pool({
+    connectionString: url,
+    max: connections,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    options: `-c search_path=${SCHEMA}`,
+    application_name: 'rye',
+    types,
+  });
+  // a connection that breaks while idle is replaced by the next query
+  pool.on('error', () => undefined);
+  try {
+    await migrate(pool);
+  } catch (error) {
+    await pool.end();
+    throw error;
+  }
+  return pool;
+}
+
+async function loadDriver(): Promise<{ readonly default: typeof pg }> {
+  try {
+    return await import('pg');
+  } catch (error) {
+    throw new RyeError('storage_failed', 'the driver of PostgreSQL is not installed', {
+      hint: 'Install it beside rye: npm install pg',
+      cause: error,
+    });
+  }
+}
+
+async function migrate(pool: Pool): Promise<void> {
+  const client = await pool.connect();
+  try {
+    await client.query(`SELECT pg_advisory_lock(${MIGRATION_LOCK})`);
+    await client.query(
+      `CREATE SCHEMA IF NOT EXISTS ${SCHEMA}; CREATE TABLE IF NOT EXISTS ${SCHEMA}.version (version INTEGER NOT NULL)`,
+    );
+    const { rows } = await client.query<{ version: number }>('SELECT version FROM version');
+    const from = rows[0]?.version ?? 0;
+    if (from > MIGRATIONS.length) throw newerSchema(from);
+    for (const [index, sql] of MIGRATIONS.entries()) {
+      if (index < from) continue;
+      await client.query(
+        `BEGIN; ${sql}; DELETE FROM version; INSERT INTO version VALUES (${index + 1}); COMMIT`,
+      );
+    }
+    await client.query(`SELECT pg_advisory_unlock(${MIGRATION_LOCK})`);
+    client.release();
+  } catch (error) {
+    // the lock ends with the connection
+    client.release(true);
+    throw error;
+  }
+}
+
+function newerSchema(version: number): RyeError {
+  return new RyeError('storage_failed', `the store has version ${version} of the schema`, {
+    hint: `This rye knows versions up to ${MIGRATIONS.length}: update it.`,
+  });
+}
+
+/** Returns how often work that failed like this is tried. A taken key may be one that was free when the work looked. */
+function triesAfter(error: unknown): number {
+  const code = codeOf(error);
+  if (code === SERIALIZATION_FAILURE || code === DEADLOCK) return MAX_TRIES;
+  return code === UNIQUE_VIOLATION ? MAX_TRIES_FOR_KEY : 1;
+}
+
+function pause(tries: number): number {
+  const longest = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(tries, 10));
+  return Math.random() * longest;
+}
+
+function codeOf(error: unknown): string | undefined {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  return typeof code === 'string' ? code : undefined;
+}
+
+/** The message of the server is kept, the address of the store is not: it has the password. */
+function storageError(error: unknown): RyeError {
+  if (error instanceof RyeError) return error;
+  return new RyeError('storage_failed', `the PostgreSQL store failed: ${messageOf(error)}`, {
+    hint: 'Check that the server runs and can be reached, then try again.',
+    details: { code: codeOf(error) ?? null },
+    cause: error,
+  });
+}

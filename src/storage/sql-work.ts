@@ -1,0 +1,45 @@
+import type { CloseOptions } from './store.ts';
+
+/**
+ * A statement for the database that runs the work. `?` marks a parameter. The text is in the common subset of SQLite and
+ * PostgreSQL.
+ */
+export interface Statement {
+  readonly sql: string;
+  readonly parameters: readonly unknown[];
+  /** `change` is answered with a number: how many rows it changed. The others are answered with rows. */
+  readonly kind: 'all' | 'one' | 'change';
+}
+
+/**
+ * The reads and writes of one transaction. It yields each statement and continues with the answer, so that a synchronous and
+ * an asynchronous database can run the same work. It has no other effects: a database may run it again after a conflict.
+ */
+export type Work<T> = Generator<Statement, T, unknown>;
+
+/** A database that runs work. Each method is atomic towards other writers, in this process and in others. */
+export interface SqlDatabase {
+  /** Runs work that only reads. */
+  read<T>(work: () => Work<T>): T | Promise<T>;
+  /**
+   * Runs work in a transaction. `isLosable`: it need not be on the disk when the call returns, because recovery rebuilds
+   * it. A death of the process loses nothing.
+   */
+  write<T>(work: () => Work<T>, options?: { readonly isLosable: boolean }): T | Promise<T>;
+  close(options?: CloseOptions): void;
+}
+
+/** Yields a query, and returns all rows, as objects by column. */
+export function* all(sql: string, ...parameters: readonly unknown[]): Work<readonly unknown[]> {
+  return (yield { sql, parameters, kind: 'all' }) as readonly unknown[];
+}
+
+/** Yields a query, and returns its first row; undefined if there is none. */
+export function* one(sql: string, ...parameters: readonly unknown[]): Work<unknown> {
+  return yield { sql, parameters, kind: 'one' };
+}
+
+/** Yields a statement, and returns how many rows it changed. */
+export function* change(sql: string, ...parameters: readonly unknown[]): Work<number> {
+  return (yield { sql, parameters, kind: 'change' }) as number;
+}

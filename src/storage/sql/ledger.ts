@@ -1,0 +1,268 @@
+import { RyeError } from '../../core/errors.ts';
+import type { MicroUsd } from '../../core/usage.ts';
+import {
+  committedSpend,
+  type Heir,
+  type Held,
+  planHandOver,
+  planInherit,
+  planRegister,
+  planRelease,
+  planReopen,
+  planReport,
+  planReserve,
+  remaining,
+  reservedBy,
+  subtreeSpend,
+} from '../../policy/budget.ts';
+import type { Ledger } from '../ledger.ts';
+import { all, change, one, type SqlDatabase, type Work } from '../sql-work.ts';
+import type { BudgetRow, CloseOptions } from '../store.ts';
+
+export const LEDGER_MIGRATIONS: readonly string[] = [
+  // the constraints repeat what the arithmetic guarantees: amounts are whole and never negative
+  `CREATE TABLE budget_ledger (
+     thread_id TEXT PRIMARY KEY,
+     parent_id TEXT REFERENCES budget_ledger (thread_id) ON DELETE RESTRICT,
+     max INTEGER NOT NULL CHECK (typeof(max) = 'integer' AND max >= 0),
+     reserved INTEGER NOT NULL CHECK (typeof(reserved) = 'integer' AND reserved >= 0),
+     actual INTEGER NOT NULL CHECK (typeof(actual) = 'integer' AND actual >= 0),
+     status TEXT NOT NULL CHECK (status IN ('active', 'released'))
+   );
+   CREATE INDEX budget_by_parent ON budget_ledger (parent_id);`,
+  `CREATE INDEX budget_active ON budget_ledger (thread_id) WHERE status = 'active';`,
+  // the lowest epoch of an owner that may still report
+  `ALTER TABLE budget_ledger ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;`,
+];
+
+const COLUMNS = 'thread_id, parent_id, max, reserved, actual, status';
+
+// UNION, not UNION ALL: a damaged ledger whose parents form a loop still ends
+const SUBTREE = `
+  WITH RECURSIVE subtree (id) AS (
+    SELECT CAST(? AS TEXT)
+    UNION
+    SELECT child.thread_id FROM budget_ledger AS child JOIN subtree ON child.parent_id = subtree.id
+  )
+  SELECT ${COLUMNS} FROM budget_ledger WHERE thread_id IN (SELECT id FROM subtree)`;
+
+// from a thread up to the nearest active ancestor, or to its root; the rows below that one are all that a grant needs
+const PAYER = `
+  WITH RECURSIVE above (id, parent, status, depth) AS (
+    SELECT thread_id, parent_id, 'released', 0 FROM budget_ledger WHERE thread_id = ?
+    UNION
+    SELECT up.thread_id, up.parent_id, up.status, depth + 1 FROM budget_ledger AS up
+      JOIN above ON up.thread_id = above.parent
+      WHERE above.status = 'released' AND depth < 1000
+  )
+  SELECT id FROM above ORDER BY depth DESC LIMIT 1`;
+
+/**
+ * The budget ledger in a database. Each decision is made by `policy/budget` over the subtree's rows, read and changed in
+ * one transaction; nothing but a thread's own numbers is stored, all sums are derived.
+ */
+export class SqlLedger implements Ledger {
+  readonly #database: SqlDatabase;
+
+  constructor(database: SqlDatabase) {
+    this.#database = database;
+  }
+
+  async register(threadId: string, max: MicroUsd): Promise<void> {
+    // no other thread's money: what a power failure takes, recovery restores with the row of the registry
+    await this.#database.write(() => register(threadId, max), LOSABLE);
+  }
+
+  async reserve(childId: string, amount: MicroUsd, parentId: string, keep = 0): Promise<void> {
+    await this.#database.write(() => reserve({ childId, parentId, amount, keep }));
+  }
+
+  async reopen(
+    threadId: string,
+    grant: MicroUsd,
+    options: Parameters<Ledger['reopen']>[2] = {},
+  ): Promise<void> {
+    await this.#database.write(() => reopen(threadId, grant, options));
+  }
+
+  async report(threadId: string, actual: MicroUsd, epoch: number): Promise<void> {
+    // the log has each turn's cost, durably: recovery settles the ledger from it
+    await this.#database.write(() => report(threadId, actual, epoch), LOSABLE);
+  }
+
+  async fence(threadId: string, epoch: number): Promise<void> {
+    await this.#database.write(() => fence(threadId, epoch));
+  }
+
+  async release(threadId: string, epoch = Number.POSITIVE_INFINITY): Promise<void> {
+    // a release that is lost leaves the money reserved, never free: recovery releases what has ended
+    await this.#database.write(() => release(threadId, epoch), LOSABLE);
+  }
+
+  async handOver(threadId: string, successorId: string, amount: MicroUsd): Promise<MicroUsd> {
+    return await this.#database.write(() => handOver(threadId, successorId, amount));
+  }
+
+  async remaining(threadId: string): Promise<MicroUsd> {
+    return remaining(await this.#rows(threadId), threadId);
+  }
+
+  async held(threadId: string): Promise<readonly Held[]> {
+    return reservedBy(await this.#rows(threadId), threadId);
+  }
+
+  async committed(threadId: string): Promise<MicroUsd> {
+    return committedSpend(await this.#rows(threadId), threadId);
+  }
+
+  async subtreeSpend(threadId: string): Promise<MicroUsd> {
+    return subtreeSpend(await this.#rows(threadId), threadId);
+  }
+
+  async restore(rows: readonly BudgetRow[]): Promise<readonly string[]> {
+    return await this.#database.write(() => restore(rows));
+  }
+
+  async rows(filter: Parameters<Ledger['rows']>[0] = {}): Promise<readonly BudgetRow[]> {
+    return await this.#database.read(() => matching(filter));
+  }
+
+  close(options?: CloseOptions): void {
+    this.#database.close(options);
+  }
+
+  async #rows(threadId: string): Promise<readonly BudgetRow[]> {
+    return await this.#database.read(() => subtree(threadId));
+  }
+}
+
+const LOSABLE = { isLosable: true } as const;
+
+function* register(threadId: string, max: MicroUsd): Work<void> {
+  const row = planRegister(yield* subtree(threadId), threadId, max);
+  if (row) yield* store(row);
+}
+
+function* reserve(grant: Parameters<typeof planReserve>[1]): Work<void> {
+  const rows = new Map<string, BudgetRow>();
+  for (const id of [grant.parentId, grant.childId]) {
+    for (const row of yield* subtree(id)) rows.set(row.thread_id, row);
+  }
+  const row = planReserve([...rows.values()], grant);
+  if (row) yield* store(row);
+}
+
+function* reopen(
+  threadId: string,
+  grant: MicroUsd,
+  { epoch = 0, keep = 0, heir }: NonNullable<Parameters<Ledger['reopen']>[2]>,
+): Work<void> {
+  if (epoch > 0) yield* assertEpoch(threadId, epoch);
+  if (heir) yield* inherit(threadId, heir);
+  const top = (yield* one(PAYER, threadId)) as { readonly id: string } | undefined;
+  const row = planReopen(yield* subtree(top?.id ?? threadId), { threadId, grant, keep });
+  yield* fence(threadId, epoch);
+  if (row) yield* store(row);
+}
+
+function* inherit(threadId: string, heir: Heir): Work<void> {
+  const rows = [...(yield* subtree(heir.ancestorId)), ...(yield* subtree(heir.successorId))];
+  for (const row of planInherit(rows, threadId, heir)) yield* store(row);
+}
+
+function* report(threadId: string, actual: MicroUsd, epoch: number): Work<void> {
+  yield* assertEpoch(threadId, epoch);
+  const row = planReport(yield* rowsOf(threadId), threadId, actual);
+  if (row) yield* store(row);
+}
+
+function* fence(threadId: string, epoch: number): Work<void> {
+  yield* change(
+    'UPDATE budget_ledger SET epoch = ? WHERE thread_id = ? AND epoch < ?',
+    epoch,
+    threadId,
+    epoch,
+  );
+}
+
+function* release(threadId: string, epoch: number): Work<void> {
+  if ((yield* epochOf(threadId)) > epoch) return;
+  const row = planRelease(yield* rowsOf(threadId), threadId);
+  if (row) yield* store(row);
+}
+
+function* handOver(threadId: string, successorId: string, amount: MicroUsd): Work<MicroUsd> {
+  const plan = planHandOver(yield* subtree(threadId), { threadId, successorId, amount });
+  yield* store(plan.released);
+  yield* store(plan.successor);
+  return plan.successor.max;
+}
+
+function* restore(rows: readonly BudgetRow[]): Work<readonly string[]> {
+  const restored: string[] = [];
+  for (const row of rows) {
+    if ((yield* rowsOf(row.thread_id)).length > 0) continue;
+    const { parent_id: parent } = row;
+    const hasParent = parent !== null && (yield* rowsOf(parent)).length > 0;
+    yield* store(hasParent ? row : { ...row, parent_id: null, reserved: 0 });
+    restored.push(row.thread_id);
+  }
+  return restored;
+}
+
+function* matching({
+  thread_id: threadId,
+  status,
+}: NonNullable<Parameters<Ledger['rows']>[0]>): Work<readonly BudgetRow[]> {
+  if (threadId !== undefined)
+    return (yield* rowsOf(threadId)).filter((row) => row.status === (status ?? row.status));
+  const where = status === undefined ? '' : `WHERE status = '${status}'`;
+  return (yield* all(
+    `SELECT ${COLUMNS} FROM budget_ledger ${where} ORDER BY rowid`,
+  )) as readonly BudgetRow[];
+}
+
+function* store(row: BudgetRow): Work<void> {
+  yield* change(
+    `INSERT INTO budget_ledger (${COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)
+     ON CONFLICT (thread_id) DO UPDATE SET parent_id = excluded.parent_id, max = excluded.max, reserved = excluded.reserved,
+       actual = excluded.actual, status = excluded.status`,
+    row.thread_id,
+    row.parent_id,
+    row.max,
+    row.reserved,
+    row.actual,
+    row.status,
+  );
+}
+
+function* assertEpoch(threadId: string, epoch: number): Work<void> {
+  const current = yield* epochOf(threadId);
+  if (current <= epoch) return;
+  throw new RyeError(
+    'thread_locked',
+    `thread ${threadId} was taken over: its budget is at epoch ${current}, this process has ${epoch}`,
+    {
+      hint: 'Another process runs this thread now; this one must stop.',
+      details: { thread_id: threadId, epoch: current },
+    },
+  );
+}
+
+function* epochOf(threadId: string): Work<number> {
+  const row = (yield* one('SELECT epoch FROM budget_ledger WHERE thread_id = ?', threadId)) as
+    | { readonly epoch: number }
+    | undefined;
+  return row?.epoch ?? 0;
+}
+
+function* rowsOf(threadId: string): Work<readonly BudgetRow[]> {
+  return (yield* all(
+    `SELECT ${COLUMNS} FROM budget_ledger WHERE thread_id = ?`,
+    threadId,
+  )) as readonly BudgetRow[];
+}
+
+function* subtree(threadId: string): Work<readonly BudgetRow[]> {
+  return (yield* all(SUBTREE, threadId)) as readonly BudgetRow[];
+}

@@ -1,0 +1,368 @@
+import { RyeError } from '../../core/errors.ts';
+import { assertTransition, isFinal, type ThreadRecord } from '../../core/thread.ts';
+import { NO_COST } from '../../core/usage.ts';
+import type { LogHead } from '../../log/checkpoint.ts';
+import { columnsOf, processOf } from '../owners.ts';
+import { all, change, one, type SqlDatabase, type Work } from '../sql-work.ts';
+import type {
+  CloseOptions,
+  FinishParams,
+  LaunchLimits,
+  Owner,
+  Owners,
+  RegisterParams,
+  Registry,
+  ThreadFilter,
+  TurnProgress,
+} from '../store.ts';
+import { SqlApprovals } from './approvals.ts';
+import { chainOf, linkContinuation } from './chains.ts';
+import { SqlDeliveries } from './deliveries.ts';
+import { enqueueChildEnd } from './delivery-queue.ts';
+import { SqlHeads, signedHead } from './heads.ts';
+import {
+  assertEpoch,
+  assign,
+  COLUMNS,
+  conditions,
+  findRecord,
+  idsLike,
+  insertRecord,
+  noteProgress,
+  type RegistryRow,
+  recordOf,
+  requireRecord,
+  takeLaunch,
+} from './registry-rows.ts';
+import { beginRun, dropRunsAfter, pastEnd, restoreEnd, runOf } from './run-ends.ts';
+
+/** The registry of a project in a database, with what must change in the same transactions. */
+export class SqlRegistry implements Registry {
+  readonly deliveries: SqlDeliveries;
+  readonly heads: SqlHeads;
+  readonly approvals: SqlApprovals;
+  readonly #database: SqlDatabase;
+  readonly #owners: Owners;
+
+  constructor(database: SqlDatabase, owners: Owners) {
+    this.#database = database;
+    this.#owners = owners;
+    this.deliveries = new SqlDeliveries(database);
+    this.heads = new SqlHeads(database);
+    this.approvals = new SqlApprovals(database);
+  }
+
+  async register(params: RegisterParams): Promise<ThreadRecord> {
+    return await this.#database.write(() => register(params));
+  }
+
+  async restore(record: ThreadRecord): Promise<boolean> {
+    return await this.#database.write(() => insertRecord(record));
+  }
+
+  async get(threadId: string): Promise<ThreadRecord | undefined> {
+    return await this.#database.read(() => findRecord(threadId));
+  }
+
+  async findIds(part: string, limit: number): Promise<readonly string[]> {
+    return await this.#database.read(() => idsLike(part, limit));
+  }
+
+  async list(filter: ThreadFilter): Promise<readonly ThreadRecord[]> {
+    return await this.#database.read(() => list(filter));
+  }
+
+  async claim(
+    threadId: string,
+    owner: Owner,
+    now: string,
+    silentSince: string | null = null,
+  ): Promise<ThreadRecord> {
+    const claimed = { threadId, owner, now, silentSince };
+    return await this.#database.write(() => claim(this.#owners, claimed));
+  }
+
+  async resume(before: ThreadRecord, owner: Owner, now: string): Promise<ThreadRecord> {
+    return await this.#database.write(() => resume(before, owner, now));
+  }
+
+  async revert(before: ThreadRecord, epoch: number): Promise<void> {
+    await this.#database.write(() => revert(before, epoch));
+  }
+
+  async runOf(threadId: string): Promise<number> {
+    return await this.#database.read(() => runOf(threadId));
+  }
+
+  async endOf(threadId: string, run: number): Promise<ThreadRecord | undefined> {
+    return await this.#database.write(() => endOf(threadId, run));
+  }
+
+  async heartbeat(
+    threadId: string,
+    epoch: number,
+    now: string,
+    progress: TurnProgress = {},
+  ): Promise<void> {
+    await this.#database.write(() => heartbeat(threadId, epoch, { now, ...progress }));
+  }
+
+  async signedHead(threadId: string): Promise<LogHead | undefined> {
+    return await this.#database.read(() => signedHead(threadId));
+  }
+
+  async assign(threadId: string, owner: Owner | null, now: string): Promise<boolean> {
+    return await this.#database.write(() => assign({ threadId, owner, now }));
+  }
+
+  async takeLaunch(
+    threadId: string,
+    owner: Owner,
+    limits: LaunchLimits,
+    now: string,
+  ): Promise<boolean> {
+    const launch = { threadId, owner, limits, now };
+    return await this.#database.write(() => takeLaunch(this.#owners, launch));
+  }
+
+  async finish(threadId: string, params: FinishParams): Promise<ThreadRecord> {
+    return await this.#database.write(() => finish(threadId, params));
+  }
+
+  async requestCancel(threadId: string, reason: string, now: string): Promise<void> {
+    await this.#database.write(() => requestCancel(threadId, reason, now));
+  }
+
+  async linkContinuation(
+    threadId: string,
+    successorId: string,
+    now: string,
+    epoch?: number,
+  ): Promise<void> {
+    await this.#database.write(() => linkContinuation(threadId, successorId, now, epoch));
+  }
+
+  async chain(threadId: string): Promise<readonly ThreadRecord[]> {
+    return await this.#database.read(() => chainOf(threadId));
+  }
+
+  close(options?: CloseOptions): void {
+    this.#database.close(options);
+  }
+}
+
+function* register(params: RegisterParams): Work<ThreadRecord> {
+  yield* assertFree(params.threadId);
+  yield* countSpawn(params);
+  yield* insert(params);
+  return yield* requireRecord(params.threadId);
+}
+
+function* list(filter: ThreadFilter): Work<readonly ThreadRecord[]> {
+  const { where, parameters } = conditions(filter);
+  const direction = filter.order === 'oldest first' ? 'ASC' : 'DESC';
+  const limit = filter.limit === undefined ? [] : [filter.limit];
+  const rows = (yield* all(
+    `SELECT ${COLUMNS} FROM threads ${where} ORDER BY created_at ${direction}, rowid ${direction}
+     ${limit.map(() => 'LIMIT ?').join('')}`,
+    ...parameters,
+    ...limit,
+  )) as readonly RegistryRow[];
+  return rows.map(recordOf);
+}
+
+function* claim(owners: Owners, { threadId, owner, now, silentSince }: Claim): Work<ThreadRecord> {
+  const record = yield* requireRecord(threadId);
+  const isSilent = silentSince !== null && record.heartbeat_at === silentSince;
+  if (isFinal(record.status)) throw endedThread(record);
+  if (record.status === 'running' && !isSilent) assertOwnerGone(owners, record);
+  return yield* own(threadId, owner, now);
+}
+
+interface Claim {
+  readonly threadId: string;
+  readonly owner: Owner;
+  readonly now: string;
+  readonly silentSince: string | null;
+}
+
+function* resume(before: ThreadRecord, owner: Owner, now: string): Work<ThreadRecord> {
+  const { thread_id: threadId } = before;
+  const record = yield* requireRecord(threadId);
+  const { status, epoch } = record;
+  if (status !== before.status || epoch !== before.epoch) throw continuedElsewhere(threadId);
+  assertTransition(threadId, status, 'running');
+  yield* beginRun(record);
+  return yield* own(threadId, owner, now);
+}
+
+function* revert(before: ThreadRecord, epoch: number): Work<void> {
+  assertEpoch(yield* requireRecord(before.thread_id), epoch);
+  yield* restoreEnd(before);
+}
+
+function* endOf(threadId: string, run: number): Work<ThreadRecord | undefined> {
+  const record = yield* findRecord(threadId);
+  if (!record) return undefined;
+  const past = yield* pastEnd(threadId, run);
+  if (past) return { ...record, ...past };
+  const isOver = isFinal(record.status) || record.status === 'suspended';
+  return isOver || (yield* runOf(threadId)) > run ? record : undefined;
+}
+
+function* heartbeat(
+  threadId: string,
+  epoch: number,
+  progress: TurnProgress & { readonly now: string },
+): Work<void> {
+  assertEpoch(yield* requireRecord(threadId), epoch);
+  yield* noteProgress(threadId, progress);
+}
+
+function* finish(threadId: string, params: FinishParams): Work<ThreadRecord> {
+  const record = yield* requireRecord(threadId);
+  assertEpoch(record, params.epoch);
+  const { status, now, cost, result, outputs, error } = params;
+  if (isFinal(record.status) && status === 'running') throw endedThread(record);
+  assertTransition(threadId, record.status, status);
+  const run = params.run ?? (yield* runOf(threadId));
+  const past = yield* pastEnd(threadId, run);
+  yield* dropRunsAfter(threadId, run);
+  yield* change(
+    `UPDATE threads SET status = ?, updated_at = ?, completed_at = ?, cost = ?, result = ?, outputs = ?,
+       error = ? WHERE thread_id = ?`,
+    status,
+    now,
+    isFinal(status) ? (past?.completed_at ?? now) : null,
+    JSON.stringify(cost),
+    result,
+    outputs ? JSON.stringify(outputs) : null,
+    error ? JSON.stringify(error) : null,
+    threadId,
+  );
+  const ended = yield* requireRecord(threadId);
+  yield* enqueueChildEnd(ended, run, now);
+  return ended;
+}
+
+function* requestCancel(threadId: string, reason: string, now: string): Work<void> {
+  let record = yield* requireRecord(threadId);
+  // it may have handed off since the caller looked; a chain has no loop
+  while (record.status === 'continued' && record.continuation_thread_id !== null)
+    record = yield* requireRecord(record.continuation_thread_id);
+  // the first reason stays: it is the one that the owner may already have acted on
+  yield* change(
+    `UPDATE threads SET cancel_requested = coalesce(cancel_requested, ?), updated_at = ? WHERE thread_id = ?`,
+    reason,
+    now,
+    record.thread_id,
+  );
+}
+
+function* insert(params: RegisterParams): Work<void> {
+  const { threadId, directive, parentId, model, now, owner, continuationOf } = params;
+  const root = continuationOf === undefined ? null : yield* requireRecord(continuationOf);
+  yield* change(
+    `INSERT INTO threads (thread_id, directive, parent_id, status, created_at, updated_at, pid, process_start,
+       host, epoch, model, cost, continuation_of, chain_root_id, background)
+     VALUES (?, ?, ?, 'created', ?, ?, ?, ?, ?, 0, ?, ?, ?, ?,
+       coalesce((SELECT background FROM threads WHERE thread_id = ?), 0))`,
+    threadId,
+    directive,
+    parentId,
+    now,
+    now,
+    ...columnsOf(owner),
+    model,
+    JSON.stringify(NO_COST),
+    continuationOf ?? null,
+    root ? (root.chain_root_id ?? root.thread_id) : null,
+    continuationOf ?? null,
+  );
+}
+
+/** Also of rows that something put there before: a new thread has had no messages, no runs and no children. */
+function* assertFree(threadId: string): Work<void> {
+  // folders of ids that differ in letter case are one folder on many disks
+  const taken = yield* one(
+    `SELECT 1 FROM threads WHERE lower(thread_id) = lower(?)
+     UNION ALL SELECT 1 FROM threads WHERE parent_id = ?
+     UNION ALL SELECT 1 FROM deliveries WHERE thread_id = ? OR sent_to = ?
+     UNION ALL SELECT 1 FROM runs WHERE thread_id = ?
+     UNION ALL SELECT 1 FROM delivery_attempts WHERE thread_id = ? LIMIT 1`,
+    ...Array.from({ length: 6 }, () => threadId),
+  );
+  if (taken === undefined) return;
+  throw new RyeError('thread_id_taken', `thread "${threadId}" already exists`, {
+    hint: 'Choose another --thread-id.',
+    details: { thread_id: threadId },
+  });
+}
+
+/** Counts a child against its parent's limit; the count is never lowered, so that finished children count too. */
+function* countSpawn({
+  parentId,
+  maxSpawns,
+  threadId,
+  continuationOf,
+}: RegisterParams): Work<void> {
+  // a continuation continues the same work: it is not another child
+  if (parentId === null || continuationOf !== undefined) return;
+  const parent = yield* requireRecord(parentId);
+  if (maxSpawns !== undefined && parent.spawn_count >= maxSpawns) {
+    throw new RyeError(
+      'limit_spawns',
+      `thread ${parentId} has started ${parent.spawn_count} of at most ${maxSpawns} children`,
+      {
+        hint: 'Raise limits.spawns of the parent, or do the work in fewer children.',
+        details: {
+          thread_id: threadId,
+          parent_id: parentId,
+          current: parent.spawn_count,
+          max: maxSpawns,
+        },
+      },
+    );
+  }
+  yield* change('UPDATE threads SET spawn_count = spawn_count + 1 WHERE thread_id = ?', parentId);
+}
+
+/** Makes the thread `running` for a new owner. */
+function* own(threadId: string, owner: Owner, now: string): Work<ThreadRecord> {
+  yield* change(
+    `UPDATE threads SET status = 'running', pid = ?, process_start = ?, host = ?, epoch = epoch + 1,
+       heartbeat_at = ?, updated_at = ? WHERE thread_id = ?`,
+    ...columnsOf(owner),
+    now,
+    now,
+    threadId,
+  );
+  return yield* requireRecord(threadId);
+}
+
+function assertOwnerGone(owners: Owners, record: ThreadRecord): void {
+  const owner = owners.ofRecord(record);
+  if (!owner || owners.state(owner) === 'gone') return;
+  const { thread_id } = record;
+  const { pid, host } = processOf(owner);
+  throw new RyeError('thread_locked', `thread ${thread_id} is run by process ${pid} on ${host}`, {
+    hint: 'Wait for it to end, or cancel the thread with `rye threads cancel`.',
+    details: { thread_id, pid, host },
+  });
+}
+
+/** The error for a claim of a thread that ended: only a resume runs it again. */
+function endedThread({ thread_id: threadId, status }: ThreadRecord): RyeError {
+  return new RyeError('illegal_transition', `thread ${threadId} is ${status}: no process runs it`, {
+    hint: `Run it again: rye threads resume ${threadId}`,
+    details: { thread_id: threadId, from: status, to: 'running' },
+  });
+}
+
+function continuedElsewhere(threadId: string): RyeError {
+  return new RyeError(
+    'thread_locked',
+    `thread ${threadId} was continued by another process just now`,
+    { hint: `See: rye threads show ${threadId}`, details: { thread_id: threadId } },
+  );
+}

