@@ -166,6 +166,8 @@ export interface RequestedApproval {
 export interface ApprovalUse {
   readonly approval_id: string;
   readonly request_sha256: string;
+  /** The most that this call may cost, which counts against the money of the decision; absent: it has no price. */
+  readonly worst_case_usd?: number;
 }
 
 /** The end of a request in the log, with every signed decision that led to it. */

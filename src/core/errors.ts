@@ -115,6 +115,7 @@ const EXIT_BY_CODE = {
   approval_invalid: EXIT.denied,
   approval_closed: EXIT.denied,
   approval_refused: EXIT.denied,
+  approval_required: EXIT.denied,
   // limits and money
   limit_turns: EXIT.limit,
   limit_tokens: EXIT.limit,
@@ -143,8 +144,9 @@ const EXIT_BY_CODE = {
   provider_key_missing: EXIT.provider,
   provider_overrun: EXIT.provider,
   context_exceeded: EXIT.provider,
-  // a person has to decide
+  // a person has to decide, or to resume the thread
   approval_pending: EXIT.waiting,
+  thread_suspended: EXIT.waiting,
   // cancellation by a person
   cancelled: EXIT.cancelled,
 } as const satisfies Record<string, ExitCode>;

@@ -152,6 +152,8 @@ export interface EventPayloads {
     readonly duration_ms: number;
     readonly outcome: string;
     readonly error?: string;
+    /** Present if the hook needed a person's decision, for which it cannot wait. */
+    readonly code?: 'approval_required';
   };
   rule_matched: JsonObject;
   limit_reached: {
@@ -214,7 +216,12 @@ export interface EventPayloads {
     /** USD in `total` that are an upper bound, for calls that were open when the process died. */
     readonly estimated_usd?: number;
   };
-  child_thread_started: { readonly child_thread_id: string; readonly directive: string };
+  child_thread_started: {
+    readonly child_thread_id: string;
+    readonly directive: string;
+    /** The child's label, or its directive and inputs, shortened; absent in older logs. */
+    readonly label?: string;
+  };
   child_thread_finished: {
     readonly child_thread_id: string;
     readonly status: string;
@@ -343,6 +350,8 @@ export type EventDraft = {
     readonly payload: EventPayloads[T];
     /** Asks for `fdatasync` before the producer continues: set before an effect that must not be forgotten. */
     readonly durable?: boolean;
+    /** True if a crash that loses the event costs nothing but time, as of a call that only reads: its signature may wait. */
+    readonly repeatable?: boolean;
     /** Keeps the id of an entry that is copied into another thread; without it the writer makes one. */
     readonly id?: string;
   };

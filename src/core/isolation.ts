@@ -26,8 +26,11 @@ export interface PlannedWorktree {
 
 /** The changes that a thread made in its worktree. */
 export interface WorktreeChanges {
-  /** `merge_conflict`: nothing was merged. `patch`: nothing was asked to be merged. */
-  readonly status: 'none' | 'patch' | 'merged' | 'merge_conflict';
+  /**
+   * `merge_conflict`: nothing was merged. `patch`: nothing was asked to be merged, or the thread did not complete.
+   * `merge_interrupted`: its process died while it merged.
+   */
+  readonly status: 'none' | 'patch' | 'merged' | 'merge_conflict' | 'merge_interrupted';
   /** The commit that the worktree began at. */
   readonly base: string;
   /** Path of the patch, relative to the project; null without changes. */
@@ -35,6 +38,24 @@ export interface WorktreeChanges {
   readonly files: readonly ChangedFile[];
   /** Files that could not be merged; absent: none. */
   readonly conflicts?: readonly { readonly path: string; readonly reason: string }[];
+  /** Files that an interrupted merge has changed, the last one perhaps; absent: none. */
+  readonly merged?: readonly string[];
+}
+
+/** Describes changes in one sentence for people; empty if there are none. */
+export function describeChanges(changes: WorktreeChanges): string {
+  const { status, files, patch, conflicts = [], merged = [] } = changes;
+  if (patch === null) return '';
+  const total = `${files.length} changed ${files.length === 1 ? 'file' : 'files'}`;
+  const paths = conflicts.map(({ path, reason }) => `${path} (${reason})`).join(', ');
+  const what = {
+    none: '',
+    patch: `${total} in the worktree, not applied`,
+    merged: `${total} merged`,
+    merge_conflict: `${total} not merged, because of ${paths}`,
+    merge_interrupted: `${total}, and only these were merged before the process died: ${merged.join(', ')}`,
+  }[status];
+  return `${what}; the patch is ${patch}`;
 }
 
 /** A file that differs from the base. */

@@ -198,6 +198,8 @@ export interface ThreadPlan {
   readonly worktree?: PlannedWorktree;
   /** The folder that its tools take for the project, relative to the project; absent: the project. */
   readonly work_path?: string;
+  /** The name of the thread in lists; absent: none. */
+  readonly label?: string;
 }
 
 /** Settings of the request that started a thread, without its inputs and acknowledgements. */

@@ -85,8 +85,10 @@ export interface ThreadRecord {
 /** A row of the registry with what the thread's descendants have cost. */
 export interface CostedThread extends ThreadRecord {
   readonly cost: FamilyCost;
-  /** For a child: its directive and its inputs, shortened; secrets are `***`. */
+  /** The label that it was started with; of a child without one: its directive and its inputs, shortened; secrets are `***`. */
   readonly label?: string;
+  /** It should be running, and its process has ended without finishing it. */
+  readonly process_gone?: true;
 }
 
 /** Why a thread runs again: by a person or program, for a message, from another entry, after a crash or after an error. */

@@ -137,6 +137,14 @@ export function isPiece({ event_type: type }: Pick<EventDraft, 'event_type'>): b
  * follows: no effect in the world depends on it, and a recovery without it repeats nothing.
  */
 export function canWait(draft: EventDraft): boolean {
+  if (draft.repeatable === true || isPiece(draft)) return true;
   if (draft.event_type === 'message') return draft.payload.message.role === 'assistant';
-  return draft.event_type === 'hook_fired' || draft.event_type === 'custom' || isPiece(draft);
+  return WAITING.has(draft.event_type);
 }
+
+/** Reports on what is in the log already, or in the ledger. */
+const WAITING: ReadonlySet<EventDraft['event_type']> = new Set<EventDraft['event_type']>([
+  'hook_fired',
+  'custom',
+  'cost',
+]);

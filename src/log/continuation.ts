@@ -185,6 +185,7 @@ export function isCopyable(tree: SessionTree, leafId: string | null): boolean {
 /** Types whose entries name no other entry, or, as a compaction does, only entries before the calls. */
 const COPIED: ReadonlySet<string> = new Set([
   'message',
+  'system_prompt',
   'compaction',
   'custom',
   'custom_message',

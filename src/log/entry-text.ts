@@ -1,3 +1,5 @@
+import { isJsonObject } from '../core/json.ts';
+import { inputsLabel, threadLabel } from '../core/label.ts';
 import {
   type AssistantBlock,
   type ContentBlock,
@@ -51,12 +53,12 @@ function resultText(
 ): string {
   const mark = isErrorOutcome(outcome) ? '✗' : '→';
   const named = outcome === 'ok' ? mark : `${mark} ${outcome}:`;
-  const text = childText(content) ?? startOf(content);
+  const text = outcomeText(content) ?? startOf(content);
   return `${call ? callText(call) : shortToolName(name)} ${named} ${text}`;
 }
 
 /** Describes the result of a call that started a thread by the status and the result of that thread. */
-function childText([block]: readonly ContentBlock[]): string | undefined {
+function outcomeText([block]: readonly ContentBlock[]): string | undefined {
   if (block?.type !== 'text' || !THREAD_ID.test(block.text)) return undefined;
   try {
     const { thread_id: id, status = 'started', result = '' } = JSON.parse(block.text);
@@ -80,6 +82,8 @@ const CONTENTS = new Set(['old_string', 'new_string', 'edits', 'oldText', 'newTe
 
 /** Shows a call as `name(arguments…)`, without contents of files; a lone text argument without its name. */
 function callText({ name, input, malformed }: ToolCallBlock): string {
+  const child = malformed === undefined ? childText(name, input) : undefined;
+  if (child !== undefined) return child;
   const hidden = input['item_type'] === 'directive' ? 'item_type' : undefined;
   const members = Object.entries(input).filter(([key]) => key !== hidden && !CONTENTS.has(key));
   const [[, only] = []] = members;
@@ -91,6 +95,14 @@ function callText({ name, input, malformed }: ToolCallBlock): string {
   const line = text.slice(0, MAX_ARGUMENTS * 2).replaceAll(/\s+/g, ' ');
   const isCut = line.length > MAX_ARGUMENTS || text.length > MAX_ARGUMENTS * 2;
   return `${shortToolName(name)}(${isCut ? `${line.slice(0, MAX_ARGUMENTS - 1)}…` : line})`;
+}
+
+/** Shows a call that starts a thread as its label, or its directive and inputs. */
+function childText(name: string, input: ToolCallBlock['input']): string | undefined {
+  const { item_type: type, item_id: id, parameters, label } = input;
+  if (!name.endsWith('execute') || type !== 'directive' || typeof id !== 'string') return undefined;
+  const own = typeof label === 'string' ? threadLabel(label) : '';
+  return own === '' ? inputsLabel(id, isJsonObject(parameters) ? parameters : {}) : own;
 }
 
 function valueText(value: unknown): string {
@@ -128,6 +140,25 @@ export function taskOf(message: Message): DirectiveTask | undefined {
   const own = (end === -1 ? body : body.slice(0, end)).trim();
   const instructions = `${end === -1 ? '' : body.slice(end)}\n${block.text.slice(whole.length)}`;
   return { name, task: own === '' ? description : own, instructions: instructions.trim() };
+}
+
+/** The text that another thread or a person sent to a running thread, and who sent it. */
+export interface DeliveredText {
+  readonly from: string;
+  readonly isPerson: boolean;
+  readonly text: string;
+}
+
+const DELIVERY =
+  /^<delivery marker="([0-9a-f]+)" kind="[^"]*" from="([^"]*)">\n([^\n]*)\n([\s\S]*)\n<\/delivery marker="\1">$/;
+
+/** Extracts a message from the envelope in which the model gets it; undefined for any other text. */
+export function deliveryOf(content: string): DeliveredText | undefined {
+  if (!content.startsWith('<delivery ')) return undefined;
+  const [, , from, preface = '', text] = DELIVERY.exec(content) ?? [];
+  if (from === undefined || text === undefined) return undefined;
+  const isPerson = preface.startsWith('A message from the person');
+  return { from, isPerson, text: text.replaceAll('&lt;', '<') };
 }
 
 /** Yields every text that a search looks in: the whole content, arguments and results; no image data. */
@@ -175,7 +206,11 @@ export function childThreadOf(entry: TreeEntry): string | undefined {
 
 function entryText(entry: TreeEntry): string {
   if (isKnown(entry, 'custom_message')) {
-    return `${entry.payload.custom_type}: ${entry.payload.content.slice(0, MAX_TEXT)}`;
+    const { custom_type: type, content } = entry.payload;
+    const delivered = deliveryOf(content);
+    if (delivered?.isPerson === true) return delivered.text;
+    const [name, text] = delivered ? [`from ${delivered.from}`, delivered.text] : [type, content];
+    return `${name}: ${text.slice(0, MAX_TEXT)}`;
   }
   if (isKnown(entry, 'compaction')) {
     return `${entry.payload.tokens_before} tokens: ${entry.payload.summary.slice(0, MAX_TEXT)}`;

@@ -293,7 +293,12 @@ export function malformedLog(path: string, problem: string): RyeError {
   });
 }
 
-const KEPT: ReadonlySet<string> = new Set(['tool_call_start', 'thread_continued', 'run_started']);
+const KEPT: ReadonlySet<string> = new Set([
+  'tool_call_start',
+  'thread_continued',
+  'run_started',
+  'cost',
+]);
 
 /**
  * Lines that a context and an export do not need. Unknown types may be entries; `tool_call_start` is kept because a missing

@@ -2,8 +2,9 @@ import { toText } from '../core/json.ts';
 import type { ToolCallBlock } from '../core/message.ts';
 import { notStarted, readmit } from './gates.ts';
 import type { Lanes } from './lanes.ts';
-import type { ApprovalPort, ApprovalVerdict, Review, ReviewedCall } from './ports.ts';
+import type { ApprovalPort, ApprovalVerdict, CallMoney, Review, ReviewedCall } from './ports.ts';
 import type { Run } from './run.ts';
+import { moneyOf } from './spend.ts';
 import { type Settled, settle, settleUnrun, type Validated } from './tool-call.ts';
 
 /** Number of times that a call is asked about because what it would do has changed. */
@@ -40,7 +41,8 @@ export async function reviewCalls(
 async function review(run: Run, calls: readonly Validated[]): Promise<readonly Review[]> {
   const { approvals } = run.ports;
   if (calls.length === 0 || !approvals) return [];
-  const reviews = await approvals.review(calls.map(reviewed));
+  const money = await moneyOf(run);
+  const reviews = await approvals.review(calls.map((call) => reviewed(call, money)));
   const requested = reviews.flatMap((one) => (one.kind === 'asked' ? [one] : []));
   await run.conversation.write(...requested.flatMap(({ drafts }) => drafts));
   if (requested.length > 0) await approvals.publish(requested.map(({ id }) => id));
@@ -59,8 +61,11 @@ function aboutRequest(approvalId: string, { requested, tool, input }: Validated)
   return { approval_id: approvalId, kind, call_id, tool: tool.id, name, input };
 }
 
-function reviewed({ requested, tool, input, need, asks }: Validated): ReviewedCall {
-  return { callId: requested.call.call_id, tool, input, need, asks };
+function reviewed(
+  { requested, tool, input, need, asks }: Validated,
+  money: CallMoney,
+): ReviewedCall {
+  return { callId: requested.call.call_id, tool, input, need, asks, money };
 }
 
 /** Stops the clock of the duration while all that a batch does is wait for people. */
@@ -203,7 +208,7 @@ async function startConfirmed(
   },
 ): Promise<boolean> {
   const { id, asked, call, batch } = facts;
-  const confirmed = await approvals.confirm(id, reviewed(asked));
+  const confirmed = await approvals.confirm(id, reviewed(asked, await moneyOf(run)));
   if (confirmed.kind === 'voided') {
     await run.conversation.write(...confirmed.drafts);
     return false;

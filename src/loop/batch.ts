@@ -1,3 +1,4 @@
+import { messageOf } from '../core/errors.ts';
 import type { EventDraft } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
 import { compact } from '../core/json.ts';
@@ -9,7 +10,8 @@ import {
   textOf,
   toolCallsOf,
 } from '../core/message.ts';
-import { openDrafts } from '../log/open-calls.ts';
+import { type AwaitedCall, openDrafts } from '../log/open-calls.ts';
+import type { AwaitedThreads } from '../tools/tool.ts';
 import { IdleClock, reviewCalls, runAsked, type Waiting } from './approvals.ts';
 import { admit, notStarted } from './gates.ts';
 import { aboutCall, answerFailure, shaped } from './handlers.ts';
@@ -20,10 +22,13 @@ import type { Run } from './run.ts';
 import {
   execute,
   hasRun,
+  type Parked,
   type Requested,
   type Settled,
+  type Started,
   settleUnrun,
   start,
+  startAgain,
   type Validated,
 } from './tool-call.ts';
 
@@ -44,15 +49,19 @@ export interface BatchResult {
   readonly returned?: Returned;
   /** Problems of a return that was refused. */
   readonly refused?: readonly string[];
-  /** Ids of the requests that a person has to decide before the rest of the batch can run. */
-  readonly waiting?: readonly string[];
+  /** The requests that people have to decide before the rest of the batch can run or end. */
+  readonly waiting?: AwaitedThreads;
 }
 
 /**
  * Runs the calls of one recorded answer. Each gets exactly one result on every path, recorded in the order of the
  * calls. A valid `rye_directive_return` is judged after the calls before it, and the calls after it are skipped.
  */
-export async function runToolBatch(run: Run, message: AssistantMessage): Promise<BatchResult> {
+export async function runToolBatch(
+  run: Run,
+  message: AssistantMessage,
+  awaited: ReadonlyMap<string, AwaitedCall> = new Map(),
+): Promise<BatchResult> {
   const requested = toolCallsOf(message).map(
     (call, position): Requested => ({ stage: 'requested', position, call }),
   );
@@ -79,7 +88,7 @@ export async function runToolBatch(run: Run, message: AssistantMessage): Promise
       await settle(settleInvalidReturn(request, refused));
       continue;
     }
-    const admitted = skipped ?? (await admit(run, request));
+    const admitted = skipped ?? (await admitOrRejoin(run, request, awaited));
     if (admitted.stage === 'validated') ready.push(admitted);
     else if (skipped) await results.settle(admitted);
     else await settle(admitted);
@@ -115,29 +124,72 @@ interface ReadyCalls {
   readonly mayBegin: () => boolean;
 }
 
-/** Runs calls, those that ask as people decide. Returns the ids of the requests that are still open in the end. */
+/** Runs calls, those that ask as people decide. Returns what people still have to decide in the end. */
 async function runReady(
   run: Run,
   { ready, returning, results, settle, parallel, mayBegin }: ReadyCalls,
-): Promise<readonly string[] | undefined> {
-  const { free, asked } = await reviewCalls(run, ready);
+): Promise<AwaitedThreads | undefined> {
+  const begun = ready.filter(({ awaited }) => awaited !== undefined);
+  const isNew = (call: Validated): boolean => !begun.includes(call);
+  const { free, asked } = await reviewCalls(run, ready.filter(isNew));
   const lanes = new Lanes(parallel);
   if (asked.length > 0) {
     const later = [...asked.map(({ call }) => call.requested), ...(returning ? [returning] : [])];
     await results.defer(later.map(({ position }) => position));
   }
   const idle = new IdleClock(run);
+  const parked: Parked[] = [];
   const work = async (validated: Validated): Promise<void> =>
-    await idle.works(async () =>
-      settle(mayBegin() ? await perform(run, validated) : notBegun(validated)),
-    );
-  const freely = free.map((call) => lanes.run(call, work));
+    await idle.works(async () => {
+      const isBegun = validated.awaited !== undefined;
+      const end = isBegun || mayBegin() ? await perform(run, validated) : notBegun(validated);
+      if (end.stage === 'settled') return await settle(end);
+      parked.push(end);
+      const later = [end.requested, ...(returning ? [returning] : [])];
+      await results.defer(later.map(({ position }) => position));
+    });
+  const freely = [...begun, ...free].map((call) => lanes.run(call, work));
   const decided = asked.map(async (one) => await runAsked(run, one, { lanes, idle, work, settle }));
   const waiting = await allOf(freely, decided);
-  if (waiting.length === 0) return undefined;
-  const open = returning ? [...waiting, returning] : waiting;
-  await run.conversation.record(...openDrafts(open.map(({ call }) => call)));
-  return waiting.flatMap(({ approvalId }) => approvalId ?? []);
+  if (waiting.length + parked.length === 0) return undefined;
+  const open = [
+    ...waiting.map(({ call }) => ({ call })),
+    ...parked.map(({ requested: { call }, waiting: { threads, owned = false } }) => ({
+      call,
+      awaiting: { threads, owned },
+    })),
+    ...(returning ? [{ call: returning.call }] : []),
+  ];
+  await run.conversation.record(...openDrafts(open));
+  const own = waiting.flatMap(({ approvalId }) => approvalId ?? []);
+  return {
+    approvals: [...new Set([...own, ...parked.flatMap((one) => one.waiting.approvals)])],
+    threads: [...new Set(parked.flatMap((one) => one.waiting.threads))],
+  };
+}
+
+/** Continues a call of an earlier run without its gates, which it has passed; takes any other through them. */
+async function admitOrRejoin(
+  run: Run,
+  requested: Requested,
+  awaited: ReadonlyMap<string, AwaitedCall>,
+): Promise<Validated | Settled> {
+  const { call } = requested;
+  const earlier = awaited.get(call.call_id);
+  if (!earlier) return await admit(run, requested);
+  const { tool: id, input, threads } = earlier;
+  try {
+    const found = await run.ports.tools.resolve(call.name, call.input);
+    if (found.kind === 'resolved' && found.call.tool.id === id) {
+      const { tool, need } = found.call;
+      const none = { coerced: [], asks: [] };
+      return { stage: 'validated', requested, tool, input, need, awaited: threads, ...none };
+    }
+  } catch (error) {
+    return settleUnrun(requested, id, 'aborted', messageOf(error), 'tool_failed');
+  }
+  const reason = `the tool ${id}, which had started, is not offered any more`;
+  return settleUnrun(requested, id, 'aborted', reason, 'tool_failed');
 }
 
 /** Waits for all calls; rejects after all have ended if one rejected. Resolves to those that still wait for a person. */
@@ -209,14 +261,22 @@ function settleInvalidReturn(request: Requested, problems: readonly string[]): S
   return settleUnrun(request, request.call.name, 'invalid', problems.join('; '));
 }
 
-async function perform(run: Run, validated: Validated): Promise<Settled> {
-  const { requested, tool } = validated;
+async function perform(run: Run, validated: Validated): Promise<Settled | Parked> {
+  const { requested, tool, awaited } = validated;
+  if (awaited) return await ended(run, validated, startAgain(run, validated));
   if (run.stop.signal.aborted) return notStarted(run, requested, tool.id);
   if (run.stop.decision) {
     const reason = 'a hook ended the thread before this call';
     return settleUnrun(requested, tool.id, 'skipped', reason);
   }
-  const settled = await execute(run, await start(run, validated));
+  return await ended(run, validated, await start(run, validated));
+}
+
+/** Takes a started call to its end. */
+async function ended(run: Run, validated: Validated, started: Started): Promise<Settled | Parked> {
+  const { tool } = validated;
+  const settled = await execute(run, started);
+  if (settled.stage === 'parked') return settled;
   run.calls.earlier.note(
     tool,
     validated.input,

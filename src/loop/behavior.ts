@@ -93,9 +93,20 @@ type SetBehavior = BehaviorFile & {
 
 /**
  * Reads the members that are known; {@link unknownBehavior} names the others. Names may be written `snake_case` or `camelCase`,
- * values as text, as directives have them. A value that makes no sense is `directive_malformed`.
+ * values as text, as directives have them. A value that makes no sense is `directive_malformed`. The behavior of a plan
+ * never changes, so that each is read once.
  */
 export function parseBehavior(raw: JsonObject): Behavior {
+  const known = behaviors.get(raw);
+  if (known) return known;
+  const behavior = readBehavior(raw);
+  behaviors.set(raw, behavior);
+  return behavior;
+}
+
+const behaviors = new WeakMap<JsonObject, Behavior>();
+
+function readBehavior(raw: JsonObject): Behavior {
   const set = behaviorFile(raw);
   const { loop_repeats: repeats, thinking_decay: decay } = set;
   if (repeats !== 0 && repeats < MIN_LOOP_REPEATS) {
@@ -152,11 +163,22 @@ type Members = NonNullable<CheckedSchema['properties']>;
 function normalized(raw: JsonObject, members: Members): JsonObject {
   const set: [string, JsonValue][] = [];
   for (const [name, member] of Object.entries(members)) {
-    const camel = name.replaceAll(/_(\w)/g, (_match, letter: string) => letter.toUpperCase());
+    const camel = camelOf(name);
     const value = raw[name] ?? raw[camel] ?? undefined;
     if (value !== undefined) set.push([name, typed(value, member, name)]);
   }
   return Object.fromEntries(set);
+}
+
+const camels = new Map<string, string>();
+
+/** The names come from the schema, so there are few. */
+function camelOf(name: string): string {
+  const known = camels.get(name);
+  if (known !== undefined) return known;
+  const camel = name.replaceAll(/_(\w)/g, (_match, letter: string) => letter.toUpperCase());
+  camels.set(name, camel);
+  return camel;
 }
 
 /** A value that a directive may have as text, or as the short form of an object. Leaves one that makes no sense. */

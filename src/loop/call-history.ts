@@ -193,8 +193,8 @@ export class EarlierResults {
 
 /** Longer cycles than this many turns are left to the limits. */
 const MAX_PERIOD = 10;
-/** Repetitions of a cycle of several turns that count as a loop. */
-const CYCLES = 3;
+/** Rounds of a cycle that may be kept: the model is told about a cycle after two. */
+const KEPT_ROUNDS = 2;
 /** Different loops of one run that the model is told about; the next one ends the run. */
 const MAX_STEERS = 3;
 /** A call of the orchestrator that took longer than this has waited for something. */
@@ -202,6 +202,7 @@ const WAITED_MS = 1000;
 const ORCHESTRATOR = 'rye/agent/threads/orchestrator';
 /** The end of a command's output. Its time differs even if nothing else does. */
 const COMMAND_TIME = /\(exit ([^,()]+), \d+ms\)\s*$/;
+const SPEND = /"spend": [\d.e-]+/;
 
 /** A call of a turn, with its result before anything was moved out of it. */
 export interface SettledCall {
@@ -209,6 +210,7 @@ export interface SettledCall {
   readonly tool: string;
   readonly outcome: ToolOutcome;
   readonly content: readonly ContentBlock[];
+  readonly data?: JsonObject;
   readonly durationMs: number;
 }
 
@@ -242,16 +244,14 @@ export class LoopGuard {
   }
 
   /** Takes a call of the current turn with its result. */
-  note({ requested, tool, outcome, content, durationMs }: SettledCall): void {
+  note({ requested, tool, outcome, content, data, durationMs }: SettledCall): void {
     if (this.#repeats === 0) return;
     const hash = createHash('sha256');
     // no argument changes what an unknown tool answers
     const input = outcome === 'unknown' ? null : sorted(requested.call.input);
     hash.update(JSON.stringify([tool, input, outcome]));
     for (const block of content) {
-      hash.update(
-        block.type === 'text' ? block.text.replace(COMMAND_TIME, '(exit $1)') : block.data,
-      );
+      hash.update(block.type === 'text' ? comparable(block.text, data) : block.data);
     }
     this.#calls.push(hash.digest('base64url'));
     this.#tools.add(requested.call.name);
@@ -272,7 +272,7 @@ export class LoopGuard {
       return undefined;
     }
     this.#turns.push(createHash('sha256').update(calls.join()).digest('base64url'));
-    const kept = Math.max(this.#repeats, CYCLES * MAX_PERIOD);
+    const kept = KEPT_ROUNDS * Math.max(this.#repeats, MAX_PERIOD);
     if (this.#turns.length > kept) this.#turns.shift();
     return this.#found(tools);
   }
@@ -284,15 +284,22 @@ export class LoopGuard {
 
   #found(tools: readonly string[]): FoundLoop | undefined {
     for (let period = 1; period <= MAX_PERIOD; period += 1) {
-      const needed = period === 1 ? this.#repeats : Math.max(this.#repeats, period * CYCLES);
-      if (!this.#repeatsWith(period, needed)) continue;
       const cycle = this.#turns.slice(-period).toSorted().join();
-      const isLast = this.#steered.has(cycle) || this.#steered.size >= MAX_STEERS;
+      const isKnown = this.#steered.has(cycle);
+      const turns = isKnown ? Math.max(this.#repeats, period) : this.#firstCount(period);
+      if (!this.#repeatsWith(period, turns)) continue;
+      const isLast = isKnown || this.#steered.size >= MAX_STEERS;
       this.#steered.add(cycle);
       this.#turns = [];
-      return { period, turns: needed, tools, isLast };
+      return { period, turns, tools, isLast };
     }
     return undefined;
+  }
+
+  /** Turns before the model is told about a cycle: whole rounds, and two at least. */
+  #firstCount(period: number): number {
+    if (period === 1) return this.#repeats;
+    return period * Math.max(2, Math.ceil(this.#repeats / period));
   }
 
   /** True if the last `count` turns repeat with this period. */
@@ -302,6 +309,14 @@ export class LoopGuard {
       last.length === count && last.every((turn, at) => at < period || turn === last[at - period])
     );
   }
+}
+
+/** Returns a result without what differs between equal calls: the time of a command, the ID and the costs of a child. */
+function comparable(text: string, { thread_id: child, result }: JsonObject = {}): string {
+  // a child that was only launched is something new
+  if (typeof child !== 'string' || result === undefined)
+    return text.replace(COMMAND_TIME, '(exit $1)');
+  return text.replaceAll(child, '').replace(SPEND, '');
 }
 
 function sorted(value: unknown): unknown {

@@ -200,13 +200,15 @@ async function hookGates(
     ...facts,
     run_tool_counts: run.calls.budgets.counts,
   });
-  const { decision, substitute } = await run.hooks.gate(context);
+  const report = await run.hooks.gate(context);
+  const { decision, substitute } = report;
   if (run.stop.signal.aborted) return ended(notStarted(run, requested, tool));
   const reason = refusalOf(decision);
   if (decision?.control === 'abort' || decision?.control === 'suspend')
     run.stop.endAfterBatch(decision);
   if (reason !== undefined) {
-    return ended(settleUnrun(requested, tool, 'blocked', reason, 'hook_failed'));
+    const refused = settleUnrun(requested, tool, 'blocked', reason, 'hook_failed');
+    return ended({ ...refused, reason: run.hooks.refused(reason, report) });
   }
   const judged = await gateCall(run, context as CallContext);
   if (run.stop.signal.aborted) return ended(notStarted(run, requested, tool));

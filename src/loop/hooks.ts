@@ -27,6 +27,8 @@ export interface HookScope {
 /** Asks the thread's hooks and records what they did. A dispatch that fails is noted and decides nothing. */
 export class Hooks {
   readonly #scope: HookScope;
+  /** The hook that gave each reason of a refusal in this run. */
+  readonly #refusals = new Map<string, string>();
 
   constructor(scope: HookScope) {
     this.#scope = scope;
@@ -75,6 +77,21 @@ export class Hooks {
     );
     const refusal = { control: 'fail', error: 'its gate could not be asked' } as const;
     return decision ?? { fired: [], decision: refusal };
+  }
+
+  /** Remembers that a gate hook refused a call, and returns the reason for people, which names the hook. */
+  refused(reason: string, { fired, decision }: GateDecision): string {
+    const hook = fired.findLast(({ outcome }) => outcome === decision?.control)?.id;
+    if (hook === undefined) return reason;
+    this.#refusals.set(reason, hook);
+    const isNamed = [' ', ':'].some((after) => reason.startsWith(`hook ${hook}${after}`));
+    return isNamed ? reason : `${reason} (hook ${hook})`;
+  }
+
+  /** Returns the hook whose refusal a message quotes, for errors of steps. */
+  refusalIn(message: string): string | undefined {
+    for (const [reason, hook] of this.#refusals) if (message.includes(reason)) return hook;
+    return undefined;
   }
 
   #isHeard(event: ControlEvent | ObservedEvent | 'tool_gate'): boolean {

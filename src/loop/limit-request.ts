@@ -2,6 +2,7 @@ import type { ControlAction } from '../core/hook.ts';
 import type { LimitReached } from '../policy/limits.ts';
 import { CHANGING_TRAITS, errorOutput, type Tool } from '../tools/tool.ts';
 import type { Run } from './run.ts';
+import { moneyOf } from './spend.ts';
 
 /** Represents the raise of a limit in a request; no call runs it. */
 const LIMIT: Tool = {
@@ -35,6 +36,7 @@ export async function requestRaise(
     input: { limit, current, max, to },
     need: { verb: 'execute', item_type: 'tool', item_id: LIMIT.id } as const,
     asks: [{ source: 'hook', reason }],
+    money: await moneyOf(run),
   };
   const [review] = await approvals.review([call]);
   if (review?.kind !== 'asked') return {};

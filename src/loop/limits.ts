@@ -59,12 +59,12 @@ export async function handleLimit(run: Run, reached: LimitReached): Promise<Endi
       return { kind: 'suspended', reason, approvals: waiting };
     }
     if (raise && (await escalate(run, { control: 'escalate', ...raise }))) return undefined;
-    return limitEnding(reached);
+    return limitEnding(run, reached);
   }
   // only an escalation makes room for another turn
   if (decision?.control === 'escalate' && (await escalate(run, decision))) return undefined;
-  if (decision?.control === 'fail') return limitEnding(reached, decision.error);
-  return decidedEnding(decision, 'limit', `${name} limit reached`) ?? limitEnding(reached);
+  if (decision?.control === 'fail') return limitEnding(run, reached, decision.error);
+  return decidedEnding(decision, 'limit', `${name} limit reached`) ?? limitEnding(run, reached);
 }
 
 async function escalate(
@@ -85,15 +85,38 @@ async function escalate(
   return raised !== undefined;
 }
 
-function limitEnding(reached: LimitReached, text?: string): Ending {
+function limitEnding(run: Run, reached: LimitReached, text?: string): Ending {
   const { name, current, max, short } = reached;
+  const { grant, isRaise } = grantAfter(run.plan, reached);
+  const options = `--limit ${name}=${grant ?? 'N'}${isRaise ? ' --raise-limits' : ''}`;
   const error = new RyeError(`limit_${name}`, text ?? reasonOf(reached), {
     hint: short?.held
       ? 'Wait for the children before the next call, lower their spend limits, or raise spend of this thread; then resume it.'
-      : `Raise ${name} in the directive's <limits> or with --limit ${name}=…, then resume the thread.`,
-    details: { limit: name, current, max, ...short },
+      : `Resume it with more: rye threads resume ${run.ports.threadId} ${options}. To change the limit itself, edit the directive's <limits>.`,
+    details: compact({
+      limit: name,
+      current,
+      max,
+      ...short,
+      grant,
+      raise_limits: isRaise || undefined,
+    }),
   });
   return { kind: 'limit', ...reached, error: error.toJSON() };
+}
+
+/** Returns the amount with which a resume can continue: as much again, up to what a new run would get; more if the next call needs it. */
+function grantAfter(
+  { limits, granted_limits: granted }: Run['plan'],
+  { name, max, short }: LimitReached,
+): { readonly grant: number | undefined; readonly isRaise: boolean } {
+  const free = granted?.[name] ?? limits[name];
+  const again = Math.min(max, free);
+  // later calls send more than the next one: twice its price, in whole cents
+  const needed = short ? Math.ceil(short.needed * 200) / 100 : 0;
+  const isEnough = again > 0 && again >= (short?.needed ?? 0);
+  const grant = isEnough ? again : Math.max(again, needed);
+  return { grant: grant > 0 ? grant : undefined, isRaise: grant > free || grant <= 0 };
 }
 
 const LIMIT_TITLES = {

@@ -2,6 +2,7 @@ import { RyeError, toRyeError } from '../core/errors.ts';
 import { type AssistantMessage, textOf, toolCallsOf } from '../core/message.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import { hasSchema } from '../core/return-schema.ts';
+import type { AwaitedThreads } from '../tools/tool.ts';
 import { runToolBatch } from './batch.ts';
 import { compactContext, watchContext } from './compaction.ts';
 import { hiddenMessage, note } from './conversation.ts';
@@ -88,7 +89,7 @@ async function runCalls(run: Run, message: AssistantMessage): Promise<Ending | u
   await conversation.record({ event_type: 'message', payload: { message, turn: spend.turn } });
   const { returned, refused, waiting } = await runToolBatch(run, message);
   await conversation.releaseInjections();
-  if (waiting) return waitingFor(waiting);
+  if (waiting) return await endOrWait(run, waiting);
   if (refused && hasSchema(run.shape) && !progress.requestOutput()) {
     return resultMissing(run, refused);
   }
@@ -101,9 +102,21 @@ async function runCalls(run: Run, message: AssistantMessage): Promise<Ending | u
 }
 
 /** The ending of a run that continues once people have decided. */
-function waitingFor(approvals: readonly string[]): Ending {
-  return { kind: 'suspended', reason: `waiting for ${approvals.join(', ')}`, approvals };
+function waitingFor({ approvals, threads }: AwaitedThreads): Ending {
+  const reason = `waiting for ${approvals.join(', ')}`;
+  return { kind: 'suspended', reason, approvals, ...(threads.length === 0 ? {} : { threads }) };
 }
+
+/** Ends the run as a decision about its calls demands, without what else still waits; suspends it if there is none. */
+async function endOrWait(run: Run, waiting: AwaitedThreads): Promise<Ending> {
+  const decided = decidedEnding(run.stop.decision, 'after_step', SUSPENDED);
+  if (!decided) return waitingFor(waiting);
+  const withdrawn = await run.ports.approvals?.withdraw(waiting.approvals, 'the thread ends');
+  await run.conversation.write(...(withdrawn ?? []));
+  return decided;
+}
+
+const SUSPENDED = 'a hook suspended the thread';
 
 /** Ends the run as its directive returned. */
 async function afterReturn(
@@ -130,7 +143,7 @@ async function afterStep(run: Run, message: AssistantMessage): Promise<Ending | 
   const context = { limits: { ...spend.limits }, tool_calls: toolCallsOf(message).length };
   const decision = stop.decision ?? (await hooks.control('after_step', context));
   if (decision?.control === 'compact') await compactContext(run, 'hook', decision.instructions);
-  return decidedEnding(decision, 'after_step', 'a hook suspended the thread');
+  return decidedEnding(decision, 'after_step', SUSPENDED);
 }
 
 /** Asks the model to summarize if its tools returned more in one turn than they may. The results stay as they are. */
@@ -152,9 +165,11 @@ async function runPendingCalls(run: Run): Promise<Ending | undefined> {
   const { pending } = run.ports;
   if (!pending) return undefined;
   run.calls.noteIds(toolCallsOf(pending.answer).map(({ call_id }) => call_id));
-  const { waiting, returned } = await runToolBatch(run, pending.answer);
+  const { waiting, returned } = await runToolBatch(run, pending.answer, pending.awaited);
   await run.conversation.record(...pending.after);
-  if (waiting) return waitingFor(waiting);
+  if (waiting) return await endOrWait(run, waiting);
+  const decided = decidedEnding(run.stop.decision, 'after_step', SUSPENDED);
+  if (decided) return decided;
   return returned ? await afterReturn(run, pending.answer, returned) : undefined;
 }
 

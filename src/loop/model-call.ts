@@ -303,8 +303,16 @@ function failureError(
     waitSeconds === undefined
       ? ''
       : `; it asks to wait ${Math.ceil(waitSeconds)} s, which is longer than the thread may still run`;
-  return new RyeError(code, `${source}${failure.message}${wait}`, {
-    hint: isStep ? STEP_HINT : NO_TOOLS.test(failure.message) ? CALLS_AS_TEXT : HINTS[category],
+  const hook = isStep ? run.hooks.refusalIn(failure.message) : undefined;
+  const by = hook === undefined ? '' : ` (hook ${hook})`;
+  return new RyeError(code, `${source}${failure.message}${by}${wait}`, {
+    hint: hook
+      ? HOOK_HINT
+      : isStep
+        ? STEP_HINT
+        : NO_TOOLS.test(failure.message)
+          ? CALLS_AS_TEXT
+          : HINTS[category],
     details: compact({
       retry_after_seconds: waitSeconds,
       category,
@@ -320,6 +328,9 @@ const NO_TOOLS = /does not support (?:tools|function)/i;
 
 const STEP_HINT =
   "Correct the step or the directive's <permissions>, sign the directive and run it again.";
+
+const HOOK_HINT =
+  'See where the hook is: rye hooks list. Change the hook or the step, sign it and run it again.';
 
 const HINTS: Partial<Record<Classification['category'], string>> = {
   rate_limited: 'Wait and resume the thread, or configure a fallback model.',

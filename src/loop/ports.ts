@@ -10,6 +10,7 @@ import type { AssistantMessage, ContentBlock, Message, ToolCallBlock } from '../
 import type { PlannedModel } from '../core/plan.ts';
 import type { Cost, MicroUsd, Usage } from '../core/usage.ts';
 import type { HandlerLists } from '../hooks/handlers.ts';
+import type { AwaitedCall } from '../log/open-calls.ts';
 import type { Held } from '../policy/budget.ts';
 import type { ErrorRule } from '../policy/error-class.ts';
 import type { ModelEvent, ModelProvider, ProviderTraits, ToolList } from '../providers/provider.ts';
@@ -44,6 +45,8 @@ export type Ending =
       readonly reason: string;
       /** Ids of the requests that a person has to decide before the run continues. */
       readonly approvals?: readonly string[];
+      /** Threads whose end open calls wait for; some of the requests are theirs. */
+      readonly threads?: readonly string[];
     }
   | { readonly kind: 'handoff' };
 
@@ -149,6 +152,14 @@ export interface ReviewedCall {
   readonly need: CapabilityNeed;
   /** Demands of hooks and handlers, beside those of permissions, policies and risks. */
   readonly asks: readonly Ask[];
+  readonly money: CallMoney;
+}
+
+/** The money of a thread when a call is reviewed. */
+export interface CallMoney {
+  readonly cost: Cost;
+  /** Money that the thread may still spend, in USD. */
+  readonly left: number;
 }
 
 /** `granted`: an earlier decision may cover the call. `asked`: a request, whose drafts are not in the log yet. */
@@ -189,6 +200,8 @@ export interface ApprovalPort {
   review(calls: readonly ReviewedCall[]): Promise<readonly Review[]>;
   /** Shows requests to people: called once they are durable in the log. */
   publish(ids: readonly string[]): Promise<void>;
+  /** True if a run waits in its process for a decision, because a person may be there or the policy wants it. */
+  waitsInline(): Promise<boolean>;
   /** Waits for a decision as long as a person may be there to take it. */
   wait(id: string, signal: AbortSignal): Promise<ApprovalVerdict>;
   /** Checks a decision again, immediately before the intent is written with its drafts; counts it as used. */
@@ -252,6 +265,8 @@ export interface PendingCalls {
   readonly answer: AssistantMessage;
   /** Drafts to record after the results of the calls. */
   readonly after: readonly EventDraft[];
+  /** Those of the calls that were started and wait for threads, by their ids. */
+  readonly awaited?: ReadonlyMap<string, AwaitedCall>;
 }
 
 /** Everything that the loop needs from outside. Nothing in it may assume a disk, a clock or a network. */

@@ -96,6 +96,7 @@ export function settledDraft({ settled, outputBytes, artifact }: Result): EventD
   const { requested, tool, outcome, durationMs, code, reason, coerced } = settled;
   return {
     event_type: 'tool_settled',
+    repeatable: settled.mayHaveActed !== true,
     payload: compact({
       call_id: requested.call.call_id,
       tool,
@@ -123,5 +124,6 @@ export function resultDraft({ settled, content }: Result, turn: number): EventDr
     outcome: settled.outcome,
     ...(isSmall ? { data } : {}),
   };
-  return { event_type: 'message', payload: { message, turn } };
+  const repeatable = settled.mayHaveActed !== true;
+  return { event_type: 'message', payload: { message, turn }, repeatable };
 }

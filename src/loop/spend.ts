@@ -17,7 +17,7 @@ import { checkLimits, escalateLimit, type LimitReached } from '../policy/limits.
 import type { ProviderTraits } from '../providers/provider.ts';
 import { type Behavior, thinkingOfRun } from './behavior.ts';
 import { AnswerRatio } from './meters.ts';
-import type { LoopPorts } from './ports.ts';
+import type { CallMoney, LoopPorts } from './ports.ts';
 import type { Stop } from './stop.ts';
 
 /** A run whose hooks raise limits forever must still end. */
@@ -219,4 +219,9 @@ export class Models {
   beginRun(): void {
     this.#run += 1;
   }
+}
+
+/** Returns the thread's money now, for the conditions of policies. */
+export async function moneyOf({ spend }: { readonly spend: Spend }): Promise<CallMoney> {
+  return { cost: spend.cost(), left: toUsd(await spend.remainingMicroUsd()) };
 }

@@ -5,7 +5,8 @@ import { type ErrorCode, isErrorCode, messageOf, RyeError } from '../core/errors
 import type { EventDraft } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ContentBlock, ToolCallBlock, ToolOutcome } from '../core/message.ts';
-import type { ResolvedCall, Tool, ToolOutput } from '../tools/tool.ts';
+import type { AwaitedThreads, ResolvedCall, Tool, ToolOutput } from '../tools/tool.ts';
+import { askerOf } from './questions.ts';
 import type { Run } from './run.ts';
 import { isStopped, later, orStopped } from './stop.ts';
 
@@ -39,6 +40,8 @@ export interface Validated {
   readonly isChanged?: true;
   /** The decision that lets it run; absent: nothing asks. */
   readonly approved?: ApprovedCall;
+  /** An earlier run started the call, which waited for these threads. */
+  readonly awaited?: readonly string[];
 }
 
 /** A call that a person has agreed to. */
@@ -55,6 +58,13 @@ export interface Started {
   readonly startedMs: number;
 }
 
+/** A call that was started and ends in a later run, once the threads that it waits for have ended. */
+export interface Parked {
+  readonly stage: 'parked';
+  readonly requested: Requested;
+  readonly waiting: AwaitedThreads;
+}
+
 /** The end of a call: exactly one for each, on every path. */
 export interface Settled {
   readonly stage: 'settled';
@@ -66,6 +76,8 @@ export interface Settled {
   readonly data?: JsonObject;
   readonly durationMs: number;
   readonly code?: ErrorCode;
+  /** The tool ran and may have had effects, or a person's decision was used up. */
+  readonly mayHaveActed?: boolean;
   /** Why it did not simply succeed; for people. */
   readonly reason?: string;
   readonly coerced?: readonly string[];
@@ -146,6 +158,7 @@ export async function validate(
  */
 export async function start(run: Run, validated: Validated): Promise<Started> {
   const { requested, tool, input, approved } = validated;
+  const durable = mayAct(validated);
   await run.conversation.write(...(approved?.drafts ?? []), {
     event_type: 'tool_call_start',
     payload: {
@@ -156,13 +169,29 @@ export async function start(run: Run, validated: Validated): Promise<Started> {
       turn: run.spend.turn,
       ...(approved ? { approval: approved.use } : {}),
     },
-    durable: approved !== undefined || !tool.traits.reads_only,
+    durable,
+    repeatable: !durable,
   });
   return { stage: 'started', validated, startedMs: run.ports.clock.monotonic() };
 }
 
-/** Runs the tool until it ends, times out or the run stops, whichever is first. Never rejects. */
-export async function execute(run: Run, { validated, startedMs }: Started): Promise<Settled> {
+/** True if the call must not be run again by a recovery that does not know how it ended. */
+function mayAct({ approved, tool }: Validated): boolean {
+  return approved !== undefined || !tool.traits.reads_only;
+}
+
+/** Continues a call that an earlier run started: its intent is in the log already. */
+export function startAgain(run: Run, validated: Validated): Started {
+  return { stage: 'started', validated, startedMs: run.ports.clock.monotonic() };
+}
+
+/** Runs the tool until it ends, waits for people, times out or the run stops, whichever is first. Never rejects. */
+export async function execute(run: Run, started: Started): Promise<Settled | Parked> {
+  const end = await runTool(run, started);
+  return end.stage === 'parked' ? end : { ...end, mayHaveActed: mayAct(started.validated) };
+}
+
+async function runTool(run: Run, { validated, startedMs }: Started): Promise<Settled | Parked> {
   const { requested, tool, coerced } = validated;
   const ended = new AbortController();
   // aborted by the run or by the time limit: AbortSignal.any() would leave a dependant at the run's signal for each call
@@ -185,14 +214,18 @@ export async function execute(run: Run, { validated, startedMs }: Started): Prom
   const work = callTool(run, validated, signal, ended.signal);
   try {
     const output = await orStopped(work, signal);
-    if (!isStopped(output)) return withOutput(validated, output, durationMs());
+    if (!isStopped(output)) {
+      return output.waiting
+        ? { stage: 'parked', requested, waiting: output.waiting }
+        : withOutput(validated, output, durationMs());
+    }
     const late = await Promise.race([
       work.catch(() => undefined),
       clock.sleep(tool.graceMs ?? GRACE_MS, ended.signal).then(() => undefined),
     ]);
     const reason = timedOut
       ? `it ran longer than ${seconds} s and was stopped`
-      : `${stopReason(run)} while it ran; its effects are unknown`;
+      : `${stopReason(run)} while it ran; it may have had side effects`;
     const text = `${timedOut ? 'Timed out: ' : PREFIX.aborted}${reason}`;
     return settle(
       requested,
@@ -216,7 +249,7 @@ async function callTool(
   signal: AbortSignal,
   ended: AbortSignal,
 ): Promise<ToolOutput> {
-  const { requested, tool, input } = validated;
+  const { requested, tool, input, need, awaited } = validated;
   const { call_id: callId } = requested.call;
   let left = MAX_PROGRESS_CHARS;
   return tool.execute(input, {
@@ -224,6 +257,8 @@ async function callTool(
     threadId: run.ports.threadId,
     projectPath: run.ports.projectPath,
     signal,
+    ...(awaited ? { awaited } : {}),
+    ask: askerOf(run, { callId, tool, need }),
     progress: (text) => {
       left -= text.length;
       if (left < 0 || ended.aborted || run.outbox.isFull) return;

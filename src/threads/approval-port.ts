@@ -9,12 +9,15 @@ export interface ApprovalEnv {
     /** The policies in force. Throws if a file is there that no trusted key signed: what it would ask must not run unasked. */
     policies(): Promise<readonly ApprovalPolicy[]>;
     readonly keys: Pick<KeyLookup, 'find'>;
-    /** The preview of a call for people, and the files that it would change, with their hashes. */
-    describe(call: ReviewedCall): Promise<{
+    /** The preview of a call for people, and the files in `folder` that it would change, with their hashes. */
+    describe(
+      call: ReviewedCall,
+      folder: string,
+    ): Promise<{
       readonly preview: ApprovalPreview;
       readonly files: ApprovalSubject['files'];
     }>;
-    /** Tells the programs and servers of the policy about a request. Never rejects or decides. */
-    notify(requested: RequestedApproval): void;
+    /** Tells the programs and servers of the policy about a request, within a bounded time. Never rejects or decides. */
+    notify(requested: RequestedApproval): Promise<void>;
   };
 }

@@ -117,20 +117,6 @@ export async function hashOfPrefix(
   return left === 0 ? hash.digest('hex') : undefined;
 }
 
-/** Yields the bytes of each line of a log, without parsing it. */
-export async function* linesOf(log: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  let rest = Buffer.alloc(0);
-  for await (const chunk of log) {
-    const bytes = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
-    let start = 0;
-    for (let end = bytes.indexOf(LF); end !== -1; end = bytes.indexOf(LF, start)) {
-      yield bytes.subarray(start, end);
-      start = end + 1;
-    }
-    rest = Buffer.from(bytes.subarray(start));
-  }
-}
-
 const LF = 0x0a;
 
 /** The last signed end of a thread's log, kept apart from the thread's folder to detect rollbacks. */

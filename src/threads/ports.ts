@@ -160,6 +160,8 @@ export type RunChild = (request: SpawnRequest, signal: AbortSignal) => Promise<T
 export interface SessionChildren {
   /** Runs a child to its end in this process. */
   readonly run: RunChild;
+  /** Continues to wait for a child that {@link run} left because it waits for people. */
+  readonly join: (threadId: string, signal: AbortSignal) => Promise<ThreadResult>;
   /** Starts a child in another process. */
   readonly launch: (request: SpawnRequest) => Promise<LaunchedThread>;
   /** Starts a tool in another process, as a thread whose id is a UUID. */
@@ -175,6 +177,8 @@ export interface LaunchedThread {
   /** `created`: it waits for a slot. */
   readonly status: 'running' | 'created';
   readonly pid: number | null;
+  /** Its label; of a child without one: its directive and inputs, shortened. Absent for others. */
+  readonly label?: string;
 }
 
 export interface SpawnRequest {
@@ -185,6 +189,7 @@ export interface SpawnRequest {
   /** Capabilities that the hook starting the child adds to those of its thread. */
   readonly hookCapabilities?: readonly string[];
   readonly isolation?: Isolation;
+  readonly label?: string;
 }
 
 export interface OpenTools {
@@ -354,10 +359,7 @@ export interface Exporting {
 /** Starts threads in separate processes. */
 export interface Launching {
   readonly runner: () => Promise<RunnerCommand>;
-  /**
-   * Offers a queued thread that this process has taken, once its own thread `ended`; true if this process runs it next
-   * and needs no new process. Absent: it never does.
-   */
+  /** Offers a queued thread that this process has taken, once its own thread `ended`; true if this process runs it next. */
   readonly runNext?: ((threadId: string, ended: string) => boolean) | undefined;
 }
 
@@ -370,7 +372,9 @@ export interface Embedding {
 }
 
 /** Ends threads whose process died. */
-export type Recovering = Stored & Process & Configured & Exporting & Pick<Sources, 'models'>;
+export interface Recovering extends Stored, Process, Configured, Exporting, Isolating {
+  readonly models: Sources['models'];
+}
 
 /** Starts queued threads and resumes finished ones. */
 export type Supervising = Stored & Process & Configured & Launching & Exporting;

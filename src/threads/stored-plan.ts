@@ -40,9 +40,15 @@ import {
 } from '../core/shape.ts';
 import { THINKING_LEVELS } from '../providers/provider.ts';
 
+const planTexts = new WeakMap<ThreadPlan, string>();
+
 /** Returns the stored text of a plan. Members keep their order through a JSON round trip. */
 export function planText(plan: ThreadPlan): string {
-  return JSON.stringify(plan);
+  const known = planTexts.get(plan);
+  if (known !== undefined) return known;
+  const text = JSON.stringify(plan);
+  planTexts.set(plan, text);
+  return text;
 }
 
 /** Returns the SHA-256 hex of a plan's text. thread.json names it, so that no other plan is run or resumed. */
@@ -274,6 +280,7 @@ const PLAN = objectOf<ThreadPlan>({
     }),
   ),
   work_path: optional(TEXT),
+  label: optional(TEXT),
   program: optional(
     objectOf<ProgramParts>({
       handlers: texts,

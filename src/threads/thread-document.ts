@@ -97,6 +97,8 @@ export interface ThreadDocument {
   readonly imported_from?: ImportedFrom;
   /** The folder that its tools take for the project, relative to the project; absent: the project. */
   readonly work_path?: string;
+  /** Its name in lists; absent: none. */
+  readonly label?: string;
   /** Changes in its worktree, once it has ended; absent: none. */
   readonly changes?: WorktreeChanges;
   /** SHA-256 hex of the plan, which is stored beside this file and may be handed over to another process. */
@@ -137,6 +139,7 @@ export function startDocument(
     })),
     plan_sha256: planHash(planText(plan)),
     work_path: plan.work_path,
+    label: plan.label,
     continuation_of: facts.continuationOf,
   });
 }
@@ -236,6 +239,7 @@ const DOCUMENT = objectOf<ThreadDocument>({
   continuation_thread_id: optional(TEXT),
   imported_from: optional(OBJECT),
   work_path: optional(TEXT),
+  label: optional(TEXT),
   changes: optional(OBJECT),
   plan_sha256: optional(TEXT),
   capabilities_sha256: optional(TEXT),

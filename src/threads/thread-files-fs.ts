@@ -2,12 +2,14 @@ import {
   closeSync,
   constants,
   existsSync,
+  lstatSync,
   openSync,
   readdirSync,
+  type Stats,
   unlinkSync,
   writeSync,
 } from 'node:fs';
-import { lstat, readdir, readFile, rmdir, unlink } from 'node:fs/promises';
+import { readdir, readFile, rmdir, unlink } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import type { Clock } from '../core/clock.ts';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
@@ -76,7 +78,7 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
   };
   const root = join(projectPath, '.ai');
   const write = async (path: string, text: string, sync: FileSync): Promise<void> => {
-    await assertOwnPath(root, path);
+    assertOwnPath(root, path);
     if (isStoreLocal) assertState(projectPath, path);
     makeFolders(dirname(path));
     writeWhole(path, text, { hint: RECOVER, sync });
@@ -90,7 +92,7 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
     folder,
     copies: openFileCopies(folder, async (path) => {
       if (isStoreLocal) assertState(projectPath, path);
-      await assertOwnPath(root, path);
+      assertOwnPath(root, path);
     }),
     knowledgePath: (directive, threadId) =>
       join(projectPath, '.ai', 'knowledge', 'agent', 'threads', directive, `${threadId}.md`),
@@ -137,12 +139,12 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
     openExport: async (path, isResumed) => await openLive(root, path, isResumed),
     writeArtifact: async (threadId, name, bytes) => {
       const artifacts = join(folder(threadId), 'artifacts');
-      await assertOwnPath(root, artifacts);
+      assertOwnPath(root, artifacts);
       return relative(projectPath, writeNewFile(artifacts, [safeName(name), 'txt'], bytes));
     },
     writePatch: async (threadId, name, bytes) => {
       const artifacts = join(folder(threadId), 'artifacts');
-      await assertOwnPath(root, artifacts);
+      assertOwnPath(root, artifacts);
       return relative(projectPath, writeNewFile(artifacts, [safeName(name), 'patch'], bytes));
     },
   };
@@ -156,7 +158,7 @@ async function openLive(
 ): Promise<LiveFile | undefined> {
   const { O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_TRUNC, O_WRONLY } = constants;
   try {
-    await assertOwnPath(root, path);
+    assertOwnPath(root, path);
     makeFolders(dirname(path));
     const fd = openSync(
       path,
@@ -315,17 +317,26 @@ function safeName(name: string): string {
  * Refuses with `path_denied` to write through a symbolic link below `root`: a folder from a cloned project must not
  * choose which file rye writes.
  */
-async function assertOwnPath(root: string, path: string): Promise<void> {
+function assertOwnPath(root: string, path: string): void {
   let current = root;
   for (const part of relative(root, path).split(sep)) {
     current = join(current, part);
-    const stats = await lstat(current).catch(() => undefined);
+    const stats = statsOf(current);
     if (stats === undefined) return;
     if (!stats.isSymbolicLink()) continue;
     throw new RyeError('path_denied', `${path} is not written: ${current} is a symbolic link`, {
       hint: 'Remove the link; rye makes its own files and folders.',
       location: { path: current },
     });
+  }
+}
+
+/** Undefined for what cannot be looked at: the write fails with its reason. */
+function statsOf(path: string): Stats | undefined {
+  try {
+    return lstatSync(path);
+  } catch {
+    return undefined;
   }
 }
 

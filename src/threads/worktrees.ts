@@ -17,6 +17,8 @@ export interface Worktrees {
   plan(id: string, result: IsolationResult): Promise<PlannedWorktree>;
   /** Makes the worktree, or finds it again; `patch` is the path of its earlier changes. */
   open(worktree: PlannedWorktree, patch?: string): Promise<void>;
+  /** True if the worktree is there as a whole: its making was not cut off. */
+  isMade(worktree: PlannedWorktree): Promise<boolean>;
   /** Compares the worktree with its base. */
   collect(worktree: PlannedWorktree): Promise<{
     readonly patch: Uint8Array;

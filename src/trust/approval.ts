@@ -5,6 +5,7 @@ import type {
   SignedDecision,
 } from '../core/approval.ts';
 import type { JsonValue } from '../core/json.ts';
+import { canonicalJson } from './canonical-json.ts';
 import {
   fingerprint,
   type KeyLookup,
@@ -13,7 +14,7 @@ import {
   type SigningKey,
   sha256Hex,
 } from './keys.ts';
-import { canonicalJson } from './signature.ts';
+import { coversItem } from './scope.ts';
 
 /** Keep what people sign about requests apart from everything else that the same keys sign. */
 const REQUEST_DOMAIN = 'rye-approval-request-v1';
@@ -47,7 +48,12 @@ export function signDecision(
 }
 
 /** Why a signed decision does not count. */
-export type DecisionFault = 'signature_invalid' | 'key_untrusted' | 'key_revoked' | 'wrong_purpose';
+export type DecisionFault =
+  | 'signature_invalid'
+  | 'key_untrusted'
+  | 'key_revoked'
+  | 'wrong_purpose'
+  | 'out_of_scope';
 
 /** Checks a decision's signature under the key that its `key_id` names; undefined if the key itself made it. */
 export function signatureFault({
@@ -69,17 +75,39 @@ export function signatureFault({
 /** Checks a decision's signature, and that its key is trusted to approve now. */
 export function decisionFault(
   signed: SignedDecision,
+  about: Decided,
   keys: Pick<KeyLookup, 'find'>,
 ): DecisionFault | undefined {
-  const fault = signatureFault(signed);
-  if (fault) return fault;
   const found = keys.find(signed.decision.key_id);
-  if (found.status === 'revoked') return 'key_revoked';
-  if (found.status === 'unknown') return 'key_untrusted';
-  return mayApprove(found) ? undefined : 'wrong_purpose';
+  return (
+    signatureFault(signed) ??
+    (found.status === 'revoked' ? 'key_revoked' : keyFault(found, signed.public_key, about))
+  );
 }
 
+/** Like {@link decisionFault} for a decision of the past: a key that was revoked later counted then. */
+export function recordedFault(
+  signed: SignedDecision,
+  about: Decided,
+  keys: Pick<KeyLookup, 'find'>,
+): DecisionFault | undefined {
+  const { key_id: keyId, decided_at: at } = signed.decision;
+  const found = keys.find(keyId);
+  const wasRevoked = found.status === 'revoked' && (found.revokedAt ?? '') <= at;
+  return (
+    signatureFault(signed) ??
+    (wasRevoked ? 'key_revoked' : keyFault(found, signed.public_key, about))
+  );
+}
+
+/** The part of a request that the scope of a key is about. */
+type Decided = Pick<ApprovalRequest, 'item' | 'capability'>;
+
 /** The user's own keys have no scope and every purpose. */
-function mayApprove({ scope }: Extract<KeyStatus, { readonly status: 'trusted' }>): boolean {
-  return scope?.purposes.includes('approve') ?? true;
+function keyFault(found: KeyStatus, pem: string, about: Decided): DecisionFault | undefined {
+  if (found.status === 'unknown' || found.key?.pem !== pem) return 'key_untrusted';
+  if (!found.scope) return undefined;
+  if (!found.scope.purposes.includes('approve')) return 'wrong_purpose';
+  const [, , type = 'tool'] = about.capability.split('.');
+  return coversItem(found.scope, type, about.item.id) ? undefined : 'out_of_scope';
 }

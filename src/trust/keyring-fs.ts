@@ -36,8 +36,9 @@ import {
   type SigningKey,
   type TrustOptions,
 } from './keys.ts';
+import { payloadSigner, payloadVerifier } from './payloads.ts';
 import { describeScope, FULL_SCOPE } from './scope.ts';
-import { payloadSigner, payloadVerifier, signText } from './signature.ts';
+import { signText } from './signature.ts';
 import { parseSignatureLine, splitText } from './signature-line.ts';
 
 /** Opens the keyring of a user in a project; reads files only on demand. */

@@ -246,3 +246,8 @@ export interface Keyring extends KeyLookup {
   /** Keeps valid statements of the project in the user space, so that they count elsewhere and can't be taken away. */
   adopt(): void;
 }
+
+/** True if the time is before that of a revocation; `null` is a revocation without a date. */
+export function isEarlier(time: unknown, limit: string | null): boolean {
+  return typeof time === 'string' && limit !== null && Date.parse(time) < Date.parse(limit);
+}

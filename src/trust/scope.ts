@@ -75,6 +75,12 @@ export function maySign(scope: KeyScope, subject: SignedSubject): boolean {
   return ids === undefined || ids.some((glob) => matchesGlob(glob, subject.id));
 }
 
+/** True if the limits of a scope to ids and types allow an item. Purposes do not count. */
+export function coversItem({ ids, types }: KeyScope, type: string, id: string): boolean {
+  if (types !== undefined && !types.includes(type)) return false;
+  return ids === undefined || ids.some((glob) => matchesGlob(glob, id));
+}
+
 /** True if records of threads, such as the checkpoints of logs, count with a key of this scope. */
 export function maySignRecords({ purposes, ids, types }: KeyScope): boolean {
   if (!purposes.includes('sign')) return false;

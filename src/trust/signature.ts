@@ -1,10 +1,9 @@
-import canonicalize from 'canonicalize';
 import { isoSeconds } from '../core/clock.ts';
-import { messageOf, RyeError } from '../core/errors.ts';
+import { RyeError } from '../core/errors.ts';
 import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
-import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
-import { type KeyLookup, type RevokedKey, type SigningKey, sha256Hex } from './keys.ts';
-import { describeScope, maySign, maySignRecords } from './scope.ts';
+import { canonicalIfPossible, canonicalJson } from './canonical-json.ts';
+import { isEarlier, type KeyLookup, type RevokedKey, type SigningKey, sha256Hex } from './keys.ts';
+import { describeScope, maySign } from './scope.ts';
 import {
   formatSignature,
   formatSignatureLine,
@@ -167,6 +166,18 @@ export function checkText({ text, style, ...expected }: TextToCheck): Verdict {
     : modified(fields, expected.keys);
 }
 
+/**
+ * Checks a signature line by the SHA-256 of the bytes below it, as {@link checkText} does. Undefined if that is not the signed
+ * one: {@link checkText} reports why, and takes other line endings.
+ */
+export function checkDigest(
+  { line, sha256 }: { readonly line: string; readonly sha256: string },
+  expected: Expected,
+): Verdict | undefined {
+  const fields = parseSignatureLine(line, 'html');
+  return fields?.hash === sha256 ? checkFields(fields, expected) : undefined;
+}
+
 /** Signs a JSON document: hashes the canonical JSON of everything except `_signature`. */
 export function signDocument(document: JsonObject, signing: Signing): JsonObject {
   const { [SIGNATURE_MEMBER]: _replaced, ...content } = document;
@@ -200,32 +211,6 @@ export function claimedSubject(text: string, style: SignatureStyle): SignedSubje
   const document = parseJson(text);
   const member = isJsonObject(document) ? document[SIGNATURE_MEMBER] : undefined;
   return typeof member === 'string' ? parseSignature(member)?.subject : undefined;
-}
-
-/** Returns a signer for JSON payloads, such as log checkpoints, over their canonical JSON. */
-export function payloadSigner(key: SigningKey): PayloadSigner {
-  return { keyId: key.keyId, sign: (payload) => key.sign(canonicalJson(payload)) };
-}
-
-/** Returns a verifier for payloads of {@link payloadSigner} with the keys that `keys` trusts at that moment. */
-export function payloadVerifier(keys: KeyLookup): PayloadVerifier {
-  return {
-    find(keyId) {
-      const found = keys.find(keyId);
-      if (found.status === 'unknown') return 'key_untrusted';
-      const { key, scope } = found;
-      const limit = found.status === 'revoked' ? found.revokedAt : undefined;
-      if (key === undefined || limit === null) return 'key_revoked';
-      if (scope !== undefined && !maySignRecords(scope)) return 'key_out_of_scope';
-      return {
-        verify(payload, signature) {
-          if (limit !== undefined && !isEarlier(payload['timestamp'], limit)) return false;
-          const text = canonicalIfPossible(payload);
-          return text !== undefined && key.verify(text, signature);
-        },
-      };
-    },
-  };
 }
 
 /** Returns the state of a signature for lists. */
@@ -274,10 +259,6 @@ function wasBefore(
   { isRecord = false }: Expected,
 ): boolean {
   return isRecord && subject !== undefined && isEarlier(signedAt, revokedAt);
-}
-
-function isEarlier(time: unknown, limit: string | null): boolean {
-  return typeof time === 'string' && limit !== null && Date.parse(time) < Date.parse(limit);
 }
 
 /** Names the times; that of signing only if the signature proves it. */
@@ -340,16 +321,6 @@ function toLf(text: string): string {
   return text.replaceAll('\r\n', '\n');
 }
 
-/** Parsed JSON may have no canonical form, for example with a lone surrogate; then no signature can match. */
-function canonicalIfPossible(content: JsonObject): string | undefined {
-  try {
-    return canonicalJson(content);
-  } catch (error) {
-    if (error instanceof RyeError) return undefined;
-    throw error;
-  }
-}
-
 /**
  * Returns the hashes of the older convention, which did not cover the whole file: of a directive the first
  * `<directive …>` up to the last `</directive>`, of knowledge with frontmatter only the trimmed text below it.
@@ -382,27 +353,4 @@ function signJsonText(text: string, signing: Signing): string {
   const { [SIGNATURE_MEMBER]: _old, ...content } = document;
   const signature = formatSignature(makeSignature(sha256Hex(canonicalJson(content)), signing));
   return `${JSON.stringify({ [SIGNATURE_MEMBER]: signature, ...content }, null, 2)}\n`;
-}
-
-/**
- * Returns the canonical text of a JSON value that signatures cover: RFC 8785 (JSON Canonicalization Scheme). Ignores
- * `undefined` members. Throws `invalid_input` for values that JSON cannot represent: NaN, infinities, lone surrogates,
- * cycles, and nesting deeper than the stack.
- */
-export function canonicalJson(value: unknown): string {
-  let text: string | undefined;
-  try {
-    text = canonicalize(value);
-  } catch (error) {
-    throw new RyeError('invalid_input', `value without canonical JSON form: ${messageOf(error)}`, {
-      cause: error,
-    });
-  }
-  if (text === undefined) {
-    throw new RyeError(
-      'invalid_input',
-      `value of type ${typeof value} without canonical JSON form`,
-    );
-  }
-  return text;
 }

@@ -34,12 +34,14 @@ class NaiveGuard {
     this.#turns.push(JSON.stringify(turn.map((call) => JSON.stringify(call)).toSorted()));
     const at = (back: number): string | undefined => this.#turns[this.#turns.length - 1 - back];
     for (let period = 1; period <= MAX_PERIOD; period += 1) {
-      const needed = period === 1 ? REPEATS : Math.max(REPEATS, 3 * period);
+      const cycle = JSON.stringify(this.#turns.slice(-period).toSorted());
+      const isTold = this.#told.includes(cycle);
+      const rounds = Math.max(period === 1 ? REPEATS : 2, Math.ceil(REPEATS / period));
+      const needed = isTold ? Math.max(REPEATS, period) : rounds * period;
       if (this.#turns.length < needed) continue;
       const backs = Array.from({ length: needed - period }, (_, back) => back);
       if (!backs.every((back) => at(back) === at(back + period))) continue;
-      const cycle = JSON.stringify(this.#turns.slice(-period).toSorted());
-      const isLast = this.#told.includes(cycle) || new Set(this.#told).size >= 3;
+      const isLast = isTold || new Set(this.#told).size >= 3;
       this.#told.push(cycle);
       this.#turns = [];
       return { period, turns: needed, isLast };
@@ -91,7 +93,7 @@ describe('the detector of loops', () => {
         expect(loops[0]).toMatchObject({ period, isLast: false });
         expect(loops[1]).toMatchObject({ period, isLast: true });
         const last = found.findIndex((one) => one?.isLast === true) + 1;
-        expect(last).toBe(2 * Math.max(REPEATS, period === 1 ? 0 : 3 * period));
+        expect(last).toBe([10, 11, 11, 13, 15, 18, 21, 24, 27, 30][period - 1]);
       }),
     );
   });

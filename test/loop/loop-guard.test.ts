@@ -17,6 +17,8 @@ const again = (count: number, ...turns: readonly (readonly [string, JsonObject?]
       wanted.map(([name, input]) => call(name, input)),
     );
   });
+const reads = (...paths: readonly string[]): Parameters<typeof again>[1][] =>
+  paths.map((path) => [['read', { path }]]);
 const changing = (id: string): Tool => {
   let count = 0;
   return toolOf(id, {
@@ -47,8 +49,10 @@ describe('a model that repeats itself', () => {
   });
 
   it.each<[string, number, Parameters<typeof again>[1][]]>([
-    ['two calls in turn', 12, [[['look']], [['read', { path: 'a' }]]]],
-    ['three calls in turn', 18, [[['look']], [['read', { path: 'a' }]], [['read', { path: 'b' }]]]],
+    ['two calls in turn', 11, [[['look']], [['read', { path: 'a' }]]]],
+    ['three calls in turn', 11, [[['look']], ...reads('a', 'b')]],
+    ['four calls in turn', 13, [[['look']], ...reads('a', 'b', 'c')]],
+    ['five calls in turn', 15, [[['look']], ...reads('a', 'b', 'c', 'd')]],
     [
       'a batch in changing order',
       10,
@@ -83,6 +87,24 @@ describe('a model that repeats itself', () => {
     const turns = again(25, [['shell', { command: 'echo hello' }]]);
     const { outcome } = await play({ turns, tools: { shell } });
     expect(outcome).toMatchObject({ error: { code: 'loop_detected' } });
+  });
+
+  it('is judged by the ID and the costs of a child no more than by its call', async () => {
+    let count = 0;
+    const child = (isLaunch: boolean) =>
+      toolOf('child', {
+        run: () => {
+          count += 1;
+          const result = isLaunch ? {} : { result: 'Nothing to do.' };
+          const document = { thread_id: `child-${count}`, ...result, cost: { spend: count } };
+          return Promise.resolve(textOutput(JSON.stringify(document, null, 2), document));
+        },
+      });
+    const turns = [...again(12, [['child']]), END];
+    const ran = await play({ turns, tools: { child: child(false) } });
+    expect(ran.outcome).toMatchObject({ error: { code: 'loop_detected' } });
+    const launched = await play({ turns, tools: { child: child(true) } });
+    expect(launched.outcome).toMatchObject({ kind: 'completed' });
   });
 
   it('is asked about by error hooks, which may send it back', async () => {

@@ -121,10 +121,13 @@ export const SCENARIOS: readonly { name: string; script: Script; kind: string; t
     {
       // Requirement: injection-is-event
       name: 'steered',
-      script: {
-        tools: ECHO,
-        turns: [answers('', [echo('a')]), answers('Done.'), answers('Better.')],
-        ports: { inbox: steers('before_turn 3', 'at_end 1') },
+      // a new inbox for each play, because it counts its visits
+      get script(): Script {
+        return {
+          tools: ECHO,
+          turns: [answers('', [echo('a')]), answers('Done.'), answers('Better.')],
+          ports: { inbox: steers('before_turn 3', 'at_end 1') },
+        };
       },
       kind: 'completed',
       trace: [

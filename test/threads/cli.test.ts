@@ -46,7 +46,9 @@ test('--async prints id, status and pid and returns; wait, tree and stats tell t
 
   const tree = await rye(here, 'threads', 'tree', '--watch');
   expect(tree.code).toBe(0);
-  expect(tree.stdout).toMatch(/^completed team\/job-\w+ \(2 turns, .+s, \$0\.00\)\n$/);
+  expect(tree.stdout).toMatch(
+    /^✓ team\/job-\w+ {2}.+s {2}\$0\.00 {2}completed\n1\/1 done · \$0\.00\n$/,
+  );
   const stats = await rye(here, 'threads', 'stats', '--by', 'model', '--json');
   expect(JSON.parse(stats.stdout)).toMatchObject({
     success: true,

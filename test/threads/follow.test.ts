@@ -94,6 +94,7 @@ it('follows the current run to its end, and no run after it', async () => {
   const rest = follow({ since: seen });
   const last = follow({ tail: 1 });
   await expect.poll(() => all.events.length, SOON).toBe(seen);
+  await expect.poll(() => last.events.length, SOON).toBe(1);
   await second.answer();
   const third = await resumed('Three.');
   await Promise.all([all.done, rest.done, last.done]);

@@ -124,6 +124,8 @@ describe('a root that is resumed', () => {
     const rye = lab.rye();
     const resumed = rye.recovery.resume({ threadId: id, message: 'second' });
     await second.asked;
+    // the first wait loads its modules, and may look at the thread only after the run has ended
+    expect((await rye.children.wait([id], { timeoutSeconds: 0 })).timed_out).toBe(true);
     const waiting = rye.children.wait([id]);
     second.answer();
     await resumed;

@@ -61,10 +61,10 @@ describe('the limits of a continuation', () => {
     'are refused when nothing is left of %s, unless there was none before',
     (name) => {
       const none = { ...LIMITS, [name]: 0 };
-      expect(() => assertSomethingLeft('t', none, LIMITS)).toThrow(
+      expect(() => assertSomethingLeft('t', none, { limits: LIMITS })).toThrow(
         expect.objectContaining({ code: `limit_${name}` }),
       );
-      expect(() => assertSomethingLeft('t', none, none)).not.toThrow();
+      expect(() => assertSomethingLeft('t', none, { limits: none })).not.toThrow();
     },
   );
 });

@@ -39,7 +39,7 @@ const CASES: readonly [string, string, RegExp, ((here: Lab) => void)?][] = [
   [
     'a server of an unsigned file',
     execute('mcp/broken/*'),
-    /broken is not configured/,
+    /the MCP server broken cannot be used: .*mcp\.yaml: config mcp is not signed/,
     (here) => here.write('config/mcp.yaml', SERVERS),
   ],
   ['a skill that does not exist', fetch('none'), /unknown skill none/],

@@ -41,6 +41,8 @@ it('is verified by any Ed25519 over the domain and the canonical decision', () =
   expect(verify(null, message, signed.public_key, signature)).toBe(true);
 });
 
+const ABOUT = { item: { id: 'rye/bash', sha256: '0' }, capability: 'rye.execute.tool.rye.bash' };
+
 describe('decisionFault', () => {
   it.each<readonly [string, SignedDecision]>([
     ['a changed comment', { ...signed, decision: { ...signed.decision, comment: 'x' } }],
@@ -58,7 +60,7 @@ describe('decisionFault', () => {
     ],
   ])('%s: signature_invalid', (_what, forged) => {
     expect(signatureFault(forged)).toBe('signature_invalid');
-    expect(decisionFault(forged, trusting(trusted))).toBe('signature_invalid');
+    expect(decisionFault(forged, ABOUT, trusting(trusted))).toBe('signature_invalid');
   });
 
   it.each<readonly [KeyStatus, string | undefined]>([
@@ -66,9 +68,12 @@ describe('decisionFault', () => {
     [{ ...trusted, scope: { purposes: ['approve'] } }, undefined],
     [{ ...trusted, scope: { purposes: ['sign', 'approve'] } }, undefined],
     [{ ...trusted, scope: { purposes: ['sign'] } }, 'wrong_purpose'],
+    [{ ...trusted, scope: { purposes: ['approve'], ids: ['rye/*'], types: ['tool'] } }, undefined],
+    [{ ...trusted, scope: { purposes: ['approve'], ids: ['reports/*'] } }, 'out_of_scope'],
+    [{ ...trusted, scope: { purposes: ['approve'], types: ['directive'] } }, 'out_of_scope'],
     [{ status: 'revoked', revokedAt: null }, 'key_revoked'],
     [{ status: 'unknown' }, 'key_untrusted'],
   ])('%o: %s', (status, fault) => {
-    expect(decisionFault(signed, trusting(status))).toBe(fault);
+    expect(decisionFault(signed, ABOUT, trusting(status))).toBe(fault);
   });
 });

@@ -3,12 +3,11 @@ import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type JsonObject, parseJson } from '../../src/core/json.ts';
 import { fingerprint, readPrivateKey, readPublicKey } from '../../src/trust/keys.ts';
+import { payloadSigner, payloadVerifier } from '../../src/trust/payloads.ts';
 import {
   checkDocument,
   checkText,
   claimedSubject,
-  payloadSigner,
-  payloadVerifier,
   signatureState,
   signDocument,
   signText,

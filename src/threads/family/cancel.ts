@@ -16,7 +16,7 @@ import { chainEnd, openDescendants } from './children.ts';
 import { wakeFinished } from './deliver.ts';
 import { endWaiting } from './end-waiting.ts';
 import { endProcess, removeHandover, wasLaunched } from './process-fs.ts';
-import { resumeInBackground } from './resume-process.ts';
+import { resumeInBackground, resumeWaitingAncestors } from './resume-process.ts';
 import { startQueued } from './spawn.ts';
 
 /**
@@ -35,7 +35,10 @@ export async function afterEnd(env: Supervising, result: ThreadResult): Promise<
     await startQueued(env, status === 'continued' ? undefined : thread_id);
     // its own queue, and its end in the queue of the thread that started it
     if (status !== 'continued') await wakeFinished(env, thread_id);
-    if (parent !== undefined) await wakeFinished(env, parent);
+    if (parent !== undefined) {
+      await wakeFinished(env, parent);
+      await resumeWaitingAncestors(env, thread_id);
+    }
     await goOnIfDecided(env, result);
   } catch (error) {
     env.onNotice(`thread ${thread_id}: its children could not be handled: ${messageOf(error)}`);
@@ -85,7 +88,12 @@ export async function cancelThread(
       ? await openDescendants(registry, target.thread_id)
       : [];
   const open = [...(target ? [target] : []), ...below].filter(({ status }) => !isFinal(status));
-  for (const record of open) await cancelOne(env, record, reason);
+  for (const record of open) {
+    // the end of one that waited for people may have ended those that it waited for
+    const now = await registry.get(record.thread_id);
+    if (now && !isFinal(now.status)) await cancelOne(env, now, reason);
+  }
+  if (target) await resumeWaitingAncestors(env, target.thread_id);
   await startQueued(env);
   return open.map(({ thread_id }) => thread_id);
 }
@@ -96,7 +104,15 @@ async function cancelOne(
   reason: string,
 ): Promise<void> {
   const { thread_id: threadId, status } = record;
-  if (await endWaiting(env, record, reason)) return;
+  const needed = await endWaiting(env, record, reason);
+  if (needed) {
+    // a call of the thread waited for these: nothing needs them any more
+    for (const id of needed) {
+      const below = await chainEnd(env.store.registry, id);
+      if (below && !isFinal(below.status)) await cancelOne(env, below, reason);
+    }
+    return;
+  }
   await env.store.registry.requestCancel(threadId, reason, isoTime(env.clock.now()));
   if (status !== 'created') return;
   const error = { code: 'cancelled', message: `the thread was cancelled: ${reason}` } as const;
@@ -151,6 +167,7 @@ export async function killThread(
       pids.set(victim.thread_id, pid);
     for (const left of await leftBy(env, owner)) await recoverThread(env, left.thread_id);
   }
+  await resumeWaitingAncestors(env, target.thread_id);
   await startQueued(env);
   return await Promise.all(
     victims.map(async ({ thread_id }) => ({

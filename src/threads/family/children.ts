@@ -12,18 +12,35 @@ import type { StartedThread } from '../run/start.ts';
 /** A child's event in its parent's stream: the child's envelope, with the child's depth below the parent. */
 export type BubbledEvent = UnknownEvent & { readonly depth: number };
 
+/** A child that exists. */
+export type StartedChild = Pick<LaunchedThread, 'thread_id' | 'directive' | 'label'>;
+
 /** The callbacks of a run for a child in the same process. */
 export interface ChildWatch {
   readonly signal: AbortSignal;
   /** Called when the child exists, before it runs. */
-  readonly onStarted: (threadId: string, directive: string) => void;
+  readonly onStarted: (started: StartedChild) => void;
   readonly onEvent: ((event: LogEvent | UnknownEvent) => void) | undefined;
+}
+
+/** The end of a child's run, or its wait for people. */
+export interface JoinedChild {
+  readonly result: ThreadResult;
+  /** The run of the last thread of its chain, counted from 1. */
+  readonly run: number;
 }
 
 /** Starts children for a run; given by the caller, so that runs can nest. */
 export interface ChildStarter {
   /** Runs a child to its end in this process. */
   run(request: SpawnRequest, parent: StartedThread, watch: ChildWatch): Promise<ThreadResult>;
+  /**
+   * Waits again for a child of an earlier run that waited for people, and resumes it in this process once they have
+   * decided. Resolves to its end, or to its wait if they have not.
+   */
+  join(threadId: string, watch: Omit<ChildWatch, 'onStarted'>): Promise<JoinedChild>;
+  /** Ends a child that waits for people, with its descendants: their requests are withdrawn. Resolves to the child then. */
+  withdraw(threadId: string): Promise<ThreadRecord | undefined>;
   /** Starts a child in another process and returns. */
   launch(request: SpawnRequest, parent: StartedThread): Promise<LaunchedThread>;
   /** Starts a tool in another process. */
@@ -84,15 +101,20 @@ export class Children {
   /** Runs a child in this process; its events reach the parent's stream as `child.<type>`. */
   async run(request: SpawnRequest, signal: AbortSignal): Promise<ThreadResult> {
     const result = await this.runForHook(request, signal);
-    await this.#observe({
-      thread_id: result.thread_id,
-      directive: result.directive,
-      status: result.status,
-      result: result.result,
-      outputs: result.outputs ?? null,
-      error: result.error ?? null,
-      cost: result.cost,
+    if (result.waiting_for === undefined) await this.#observe(endOf(result));
+    return result;
+  }
+
+  /** Continues to wait for a child that waited for people when the run that started it was suspended. */
+  async join(threadId: string, signal: AbortSignal): Promise<ThreadResult> {
+    const { starter, onEvent } = this.#options;
+    this.#attended.add(threadId);
+    const { result, run } = await starter.join(threadId, {
+      signal,
+      onEvent: onEvent && ((event) => onEvent(bubble(event))),
     });
+    await this.#returned(threadId, result, run);
+    if (result.waiting_for === undefined) await this.#observe(endOf(result));
     return result;
   }
 
@@ -101,18 +123,33 @@ export class Children {
     const { starter, parent, onEvent } = this.#options;
     const result = await starter.run(request, parent, {
       signal,
-      onStarted: (threadId, directive) => {
-        this.#attended.add(threadId);
-        this.#started(threadId, directive);
+      onStarted: (started) => {
+        this.#attended.add(started.thread_id);
+        this.#started(started);
       },
       onEvent: onEvent && ((event) => onEvent(bubble(event))),
     });
-    const { thread_id: threadId, continuation_thread_id: last = threadId } = result;
-    const recorded = await this.#ends();
-    for (const id of [threadId, last]) recorded.add(endKey({ threadId: id }));
-    this.#attended.delete(threadId);
-    this.#ended(result, 1);
+    await this.#returned(result.thread_id, result, 1);
     return result;
+  }
+
+  /** Ends a child that waits for people and that nothing can wait for, and records its end; no `child_finished` hook is told. */
+  async withdraw(threadId: string): Promise<void> {
+    const ended = await this.#options.starter.withdraw(threadId);
+    if (!ended) return;
+    (await this.#ends()).add(endKey({ threadId, run: 1 }));
+    this.#ended(ended, 1);
+  }
+
+  /** Records the end of a child that this process attended; one that waits for people has not ended. */
+  async #returned(threadId: string, result: ThreadResult, run: number): Promise<void> {
+    this.#attended.delete(threadId);
+    if (result.waiting_for !== undefined) return;
+    const { continuation_thread_id: last = threadId } = result;
+    const recorded = await this.#ends();
+    recorded.add(endKey({ threadId, run: last === threadId ? run : 1 }));
+    recorded.add(endKey({ threadId: last, run }));
+    this.#ended(result, run);
   }
 
   /** Starts a child in another process. */
@@ -154,15 +191,15 @@ export class Children {
   }
 
   #launched(launched: LaunchedThread): LaunchedThread {
-    this.#started(launched.thread_id, launched.directive);
+    this.#started(launched);
     return launched;
   }
 
-  #started(threadId: string, directive: string): void {
-    this.#ids.push(threadId);
+  #started({ thread_id: id, directive, label }: StartedChild): void {
+    this.#ids.push(id);
     this.#record({
       event_type: 'child_thread_started',
-      payload: { child_thread_id: threadId, directive },
+      payload: { child_thread_id: id, directive, ...compact({ label }) },
     });
   }
 
@@ -199,6 +236,19 @@ export class Children {
     const drafts = (await this.#hooks?.observeChild(context)) ?? [];
     if (drafts.length > 0) this.#options.recorder.record(drafts);
   }
+}
+
+function endOf({
+  thread_id,
+  directive,
+  status,
+  result,
+  outputs,
+  error,
+  cost,
+}: ThreadResult): FinishedChild {
+  const end = { outputs: outputs ?? null, error: error ?? null };
+  return { thread_id, directive, status, result, cost, ...end };
 }
 
 function bubble(event: LogEvent | UnknownEvent): BubbledEvent {
@@ -271,18 +321,28 @@ export async function assertDescendant(
   callerId: string,
   threadId: string,
 ): Promise<void> {
-  const own = new Set((await registry.chain(callerId)).map(({ thread_id }) => thread_id));
-  const seen = new Set<string>();
-  let parent = (await registry.get(threadId))?.parent_id ?? null;
-  while (parent !== null && !seen.has(parent)) {
-    if (own.has(parent)) return;
-    seen.add(parent);
-    parent = (await registry.get(parent))?.parent_id ?? null;
-  }
+  if (await isDescendant(registry, callerId, threadId)) return;
   throw new RyeError('not_descendant', `${threadId} is not a descendant of ${callerId}`, {
     hint: 'A thread may act only on the threads that it or its children started: list_children names them.',
     details: { thread_id: threadId, caller: callerId },
   });
+}
+
+/** True if `threadId` is below `callerId` or below a thread of the same chain. */
+export async function isDescendant(
+  registry: Registry,
+  callerId: string,
+  threadId: string,
+): Promise<boolean> {
+  const own = new Set((await registry.chain(callerId)).map(({ thread_id }) => thread_id));
+  const seen = new Set<string>();
+  let parent = (await registry.get(threadId))?.parent_id ?? null;
+  while (parent !== null && !seen.has(parent)) {
+    if (own.has(parent)) return true;
+    seen.add(parent);
+    parent = (await registry.get(parent))?.parent_id ?? null;
+  }
+  return false;
 }
 
 /** Returns the last thread of the chain that starts with `threadId`; itself if nothing continues it. */

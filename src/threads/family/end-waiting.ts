@@ -2,6 +2,7 @@ import type { ApprovalDecided } from '../../core/approval.ts';
 import { isoTime } from '../../core/clock.ts';
 import type { EventDraft } from '../../core/events.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
+import { type AwaitedCall, awaitedCalls } from '../../log/open-calls.ts';
 import type { Exporting, Process, Stored } from '../ports.ts';
 import { bookedCost } from '../recovery/crashed-log.ts';
 import { ApprovalHistory } from '../run/approval-history.ts';
@@ -13,14 +14,14 @@ import { openDocument } from '../thread-document.ts';
 
 /**
  * Ends a suspended thread that waits for people as cancelled: its requests are withdrawn, in the log and for everyone who
- * could decide them. Returns false for a thread that does not wait.
+ * could decide them. Returns the children that its open calls run and wait for; undefined for a thread that does not wait.
  */
 export async function endWaiting(
   env: Stored & Process & Exporting,
   waiting: ThreadRecord,
   reason: string,
-): Promise<boolean> {
-  if (!isWaiting(waiting)) return false;
+): Promise<readonly string[] | undefined> {
+  if (!isWaiting(waiting)) return undefined;
   const { thread_id: threadId } = waiting;
   const { registry, logs, approvals } = env.store;
   const now = isoTime(env.clock.now());
@@ -30,14 +31,18 @@ export async function endWaiting(
   const ended = await env.files.readDocument(threadId);
   const plan = await env.files.readPlan(ended);
   const document = openDocument(ended);
-  const owned = { threadId, plan, record, document, parent: undefined };
+  const started = { threadId, plan, record, document, parent: undefined };
   const { verifier } = env;
-  const writer = await logs.reopen(threadId, { ...writerOptions(env, owned), verifier });
+  const writer = await logs.reopen(threadId, { ...writerOptions(env, started), verifier });
   const recorder = new Recorder({ writer, clock: env.clock, deltas: 'off' });
   const { events } = await logs.read(threadId, { end: writer.head.bytes });
-  recorder.record(withdrawals(new ApprovalHistory(events), reason));
+  const open = awaitedCalls(events);
+  recorder.record([
+    ...withdrawals(new ApprovalHistory(events), reason),
+    ...[...open].map(([callId, call]) => stopped(callId, call, reason)),
+  ]);
   await finalizeThread(env, {
-    started: owned,
+    started,
     outcome: {
       kind: 'cancelled',
       reason,
@@ -48,7 +53,14 @@ export async function endWaiting(
     log: { writer, recorder },
     children: [],
   });
-  return true;
+  return [...open.values()].flatMap(({ owned, threads }) => (owned ? threads : []));
+}
+
+function stopped(callId: string, { tool }: AwaitedCall, reason: string): EventDraft {
+  const why = `the thread was cancelled while its child waited for people: ${reason}`;
+  const end = { duration_ms: 0, output_bytes: 0, reason: why };
+  const payload = { call_id: callId, tool, outcome: 'aborted', ...end } as const;
+  return { event_type: 'tool_settled', payload };
 }
 
 function withdrawals(history: ApprovalHistory, reason: string): readonly EventDraft[] {

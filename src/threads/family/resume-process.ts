@@ -1,5 +1,7 @@
 import { messageOf } from '../../core/errors.ts';
+import { isActive } from '../../core/thread.ts';
 import type { Launching, Process, Stored } from '../ports.ts';
+import { awaitedApprovals, awaitedThreads, isWaiting } from '../run/waiting.ts';
 import { chainEnd } from './children.ts';
 import { launchProcess } from './process-fs.ts';
 
@@ -12,8 +14,31 @@ export async function resumeInBackground(
   threadId: string,
 ): Promise<boolean> {
   const thread = await chainEnd(env.store.registry, threadId);
-  if (thread?.status !== 'suspended' || thread.error?.code !== 'approval_pending') return false;
-  return await launchResume(env, thread.thread_id);
+  return thread && isWaiting(thread) ? await launchResume(env, thread.thread_id) : false;
+}
+
+/** Resumes the threads above one that has ended, or that waits for other requests than before, if they wait for it. */
+export async function resumeWaitingAncestors(
+  env: Stored & Process & Launching,
+  threadId: string,
+): Promise<void> {
+  const { registry } = env.store;
+  const chain = await registry.chain(threadId);
+  const last = chain.at(-1);
+  if (!last || isActive(last.status)) return;
+  const ids = new Set(chain.map(({ thread_id: id }) => id));
+  const seen = new Set<string>();
+  for (let at = last.parent_id; at !== null && !seen.has(at); ) {
+    seen.add(at);
+    const above = await chainEnd(registry, at);
+    if (!above) return;
+    if (isWaiting(above) && awaitedThreads(above).some((id) => ids.has(id))) {
+      const known = new Set(awaitedApprovals(above));
+      const isKnown = isWaiting(last) && awaitedApprovals(last).every((id) => known.has(id));
+      if (!isKnown) await launchResume(env, above.thread_id);
+    }
+    at = above.parent_id;
+  }
 }
 
 /** Starts a process that resumes a thread. */

@@ -1,6 +1,8 @@
 import { isoTime } from '../../core/clock.ts';
 import { RyeError, toRyeError } from '../../core/errors.ts';
 import { parseJson } from '../../core/json.ts';
+import { inputsLabel } from '../../core/label.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
 import { BOOLEAN, mapOf, NUMBER, objectOf, oneOf, optional, TEXT } from '../../core/shape.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import type {
@@ -120,7 +122,19 @@ export async function launchThread(
     directive: plan.directive.id,
     status: isQueued ? 'created' : 'running',
     pid: record?.pid ?? null,
+    ...labelOf(plan),
   };
+}
+
+/** Returns the label of a thread with this plan; of a child without one: its directive and its inputs. */
+export function labelOf({
+  label,
+  directive,
+  inputs,
+  parent_thread_id: parent,
+}: ThreadPlan): Pick<LaunchedThread, 'label'> {
+  if (label !== undefined) return { label };
+  return parent === null ? {} : { label: inputsLabel(directive.id, inputs) };
 }
 
 /**

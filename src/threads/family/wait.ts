@@ -1,13 +1,18 @@
 import { join } from 'node:path';
 import { type ErrorInfo, messageOf } from '../../core/errors.ts';
+import type { WorktreeChanges } from '../../core/isolation.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { isActive, type ThreadRecord, type ThreadStatus } from '../../core/thread.ts';
 import type { Cost } from '../../core/usage.ts';
 import type { Store } from '../../storage/store.ts';
+import type { AwaitedThreads } from '../../tools/tool.ts';
 import type { Launching, Recovering } from '../ports.ts';
 import { recoverThread } from '../recovery/recover.ts';
+import { awaitedApprovals, isWaiting } from '../run/waiting.ts';
 import { threadsFolder } from '../thread-files-fs.ts';
+import { changesOf } from './changes.ts';
 import { chainEnd } from './children.ts';
+import { resumeWaitingAncestors } from './resume-process.ts';
 import { startQueued } from './spawn.ts';
 import { type ChangeWatch, watchFile } from './watch-fs.ts';
 
@@ -25,6 +30,10 @@ export interface WaitedThread {
   readonly outputs?: JsonObject;
   readonly error?: ErrorInfo;
   readonly cost?: Cost;
+  /** Changes in its worktree, once it has ended; absent: it was not isolated. */
+  readonly changes?: WorktreeChanges;
+  /** Its label; of a child without one: its directive and inputs, shortened. Absent for others. */
+  readonly label?: string;
 }
 
 export interface WaitReport {
@@ -32,6 +41,8 @@ export interface WaitReport {
   readonly success: boolean;
   readonly timed_out: boolean;
   readonly threads: readonly WaitedThread[];
+  /** Set if only people can end the wait: what the threads that have not ended wait for. */
+  readonly waiting?: AwaitedThreads;
 }
 
 export interface WaitRequest {
@@ -41,6 +52,8 @@ export interface WaitRequest {
   /** Undefined waits without a limit, 0 only looks. */
   readonly timeoutMs?: number | undefined;
   readonly signal: AbortSignal;
+  /** True: a thread that waits for people has not ended, and if all others have, the wait is over. */
+  readonly parks?: boolean | undefined;
   /** Called with each thread once, when the run that is waited for has ended. */
   readonly onEnd?: ((thread: ThreadRecord, run: number) => Promise<void> | void) | undefined;
   /** Called whenever the registry may have changed. */
@@ -54,6 +67,8 @@ export interface WaitPorts {
   readonly watch: ChangeWatch;
   /** Finalizes a crashed thread; false if that is not possible now. */
   readonly settle: (thread: ThreadRecord) => Promise<boolean>;
+  /** Reads the changes in the worktree of a thread that has ended. */
+  readonly changesOf: (thread: ThreadRecord | undefined) => Promise<WorktreeChanges | undefined>;
 }
 
 /** Maximum time before a lost notification or a killed process is noticed. */
@@ -65,13 +80,14 @@ const LOOK_AGAIN_MS = 200;
  * learns of an end within milliseconds, from any process. Meanwhile it finalizes threads that have crashed.
  */
 async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<WaitReport> {
-  const { threadIds, mode, timeoutMs, signal } = request;
+  const { threadIds, mode, timeoutMs, signal, parks = false } = request;
   const ids = [...new Set(threadIds)];
   const deadline = timeoutMs === undefined ? Infinity : ports.monotonic() + timeoutMs;
   const ended = new Map<string, ThreadRecord>();
   const seen = new Map<string, ThreadRecord | undefined>();
   /** The run that is waited for, by thread: of one that continues another since the wait began, its first. */
   const runs = new Map<string, number>();
+  const parked = new Map<string, ThreadRecord>();
   const found = async (id: string): Promise<readonly [ThreadRecord | undefined, boolean]> => {
     const { registry } = ports.store;
     const last = await chainEnd(registry, id);
@@ -80,6 +96,12 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
     const run = runs.get(threadId) ?? (seen.has(id) ? 1 : await registry.runOf(threadId));
     runs.set(threadId, run);
     const end = await registry.endOf(threadId, run);
+    if (parks && end && isWaiting(end)) {
+      // the run after the wait is the one that counts
+      const current = await registry.runOf(threadId);
+      runs.set(threadId, current);
+      return current === run ? [last, false] : await found(id);
+    }
     return [end ?? last, end !== undefined && !isHandedOff(end)];
   };
   const unsettled = new Set<string>();
@@ -93,6 +115,8 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
         [record, isOver] = await found(id);
       }
       seen.set(id, record);
+      parked.delete(id);
+      if (parks && record && isWaiting(record)) parked.set(id, record);
       if (!record || !isOver) continue;
       ended.set(id, record);
       await request.onEnd?.(record, runs.get(record.thread_id) ?? 1);
@@ -103,14 +127,21 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
     mode === 'any'
       ? ended.size > 0 || missing() === ids.length
       : ended.size + missing() === ids.length;
+  const isParked = (): boolean =>
+    parked.size > 0 && ended.size + missing() + parked.size === ids.length;
   await look();
-  while (!isEnough() && !signal.aborted) {
+  while (!isEnough() && !isParked() && !signal.aborted) {
     const left = deadline - ports.monotonic();
     if (left <= 0) break;
     await ports.watch.next(Math.min(left, LOOK_AGAIN_MS), signal);
     await look();
   }
-  const threads = ids.map((id) => waited(id, seen.get(id), ended.has(id)));
+  const threads = await Promise.all(
+    ids.map(async (id) => {
+      const changes = await ports.changesOf(ended.get(id));
+      return { ...waited(id, seen.get(id), ended.has(id)), ...(changes ? { changes } : {}) };
+    }),
+  );
   return {
     success:
       isEnough() &&
@@ -119,6 +150,14 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
       ),
     timed_out: !isEnough(),
     threads,
+    ...(isEnough() || !isParked() ? {} : { waiting: awaitedBy([...parked.values()]) }),
+  };
+}
+
+function awaitedBy(records: readonly ThreadRecord[]): AwaitedThreads {
+  return {
+    threads: records.map(({ thread_id: id }) => id),
+    approvals: [...new Set(records.flatMap(awaitedApprovals))],
   };
 }
 
@@ -181,6 +220,7 @@ export async function waitThreads(
         monotonic: () => env.clock.monotonic(),
         watch,
         settle: async (thread) => await settleLost(env, thread),
+        changesOf: async (thread) => await changesOf(env, thread),
       },
       { ...request, onLook },
     );
@@ -192,9 +232,13 @@ export async function waitThreads(
 }
 
 /** Finalizes a crashed thread; false if another process does so or if it fails. */
-async function settleLost(env: Recovering, { thread_id }: ThreadRecord): Promise<boolean> {
+async function settleLost(
+  env: Recovering & Launching,
+  { thread_id }: ThreadRecord,
+): Promise<boolean> {
   try {
     await recoverThread(env, thread_id);
+    await resumeWaitingAncestors(env, thread_id);
     return true;
   } catch (error) {
     env.onNotice(`thread ${thread_id} crashed and could not be recovered: ${messageOf(error)}`);

@@ -143,6 +143,8 @@ export function assertAvailable(
 
 function isToolFault(capability: string, { code, exitCode }: RyeError): boolean {
   const isFault = exitCode === EXIT.integrity && code !== 'unsigned';
+  // of a server it is the configuration that does not hold, and the server is what is missing
+  if (namedServer(capability) !== undefined) return false;
   return capability.startsWith('rye.execute.tool.') && (isFault || code === 'invalid_item_id');
 }
 

@@ -88,9 +88,8 @@ export async function planDirective(
   const { directiveId, inputs = {} } = request;
   const resolved = await resolveDirective(env.items, config, { directiveId, inputs });
   const { composed } = resolved;
-  const { values, secretNames } = resolveInputs(composed.inputs, inputs, {
-    fileExists: env.fileExists,
-  });
+  const { values, secretNames } = resolveInputs(composed.inputs, inputs, env);
+  const secrets = secretsOf(values, secretNames);
 
   const limits = await planSpend(env, request, composed, facts);
   const grants = await planGrants(env.items, request, composed, parent);
@@ -154,10 +153,10 @@ export async function planDirective(
     ],
     settings: config.settings,
     ...(rules.rules ? { rules: rules.rules } : {}),
-    ...(await requestedPlace(env, request, parent)),
+    ...(await requestedPlace(env, request, { parent, secrets })),
     ...programOf(env, { tools: risk.tools, chain: resolved.chain, capabilities }),
   };
-  return { plan, secrets: secretsOf(values, secretNames), parent };
+  return { plan, secrets, parent };
 }
 
 function secretsOf(values: JsonObject, names: readonly string[]): Record<string, string> {

@@ -98,8 +98,8 @@ async function planAgain(
   });
   try {
     const { plan } = await planDirective(env, request, { ignored, parent, isStart: false });
-    const { worktree, work_path } = planned;
-    return { ...plan, ...compact({ worktree, work_path }) };
+    const { worktree, work_path, label } = planned;
+    return { ...plan, ...compact({ worktree, work_path, label }) };
   } catch (error) {
     if (!(error instanceof RyeError)) throw error;
     const { code, message, hint = '', details, location } = error;

@@ -25,6 +25,8 @@ export interface DirectiveRequest {
   readonly outputSchema?: JsonObject;
   /** Has the thread work in its own git worktree; absent: it works where its parent does, or in the project. */
   readonly isolation?: Isolation;
+  /** The name of the thread in lists: one line, shortened to 80 characters. */
+  readonly label?: string;
   /** Overrides members of the directive's `<behavior>`; null unsets one. */
   readonly behavior?: BehaviorOptions;
 }

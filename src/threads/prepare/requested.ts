@@ -1,17 +1,34 @@
 import { compact, type JsonObject } from '../../core/json.ts';
+import { threadLabel } from '../../core/label.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import type { Preparing } from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 import { planPlace } from '../worktrees.ts';
 import type { PrepareRequest } from './request.ts';
 
-/** The settings of the request, and the place that it asks for. */
+/** Returns the settings of the request, the place that it asks for and its label, without the values of `secrets`. */
 export async function requestedPlace(
   env: Preparing,
   request: PrepareRequest,
-  parent: ThreadDocument | undefined,
-): Promise<Pick<ThreadPlan, 'requested' | 'worktree' | 'work_path'>> {
-  return { ...requestedOf(request), ...(await planPlace(env, request.isolation, parent)) };
+  {
+    parent,
+    secrets,
+  }: {
+    readonly parent: ThreadDocument | undefined;
+    readonly secrets: Readonly<Record<string, string>>;
+  },
+): Promise<Pick<ThreadPlan, 'requested' | 'worktree' | 'work_path' | 'label'>> {
+  const label = threadLabel(
+    Object.values(secrets).reduce(
+      (text, secret) => (secret === '' ? text : text.replaceAll(secret, '***')),
+      request.label ?? '',
+    ),
+  );
+  return {
+    ...requestedOf(request),
+    ...(await planPlace(env, request.isolation, parent)),
+    ...(label === '' ? {} : { label }),
+  };
 }
 
 /** The settings that a refresh of the plan applies again. */

@@ -8,7 +8,7 @@ import { joinContents } from '../../hooks/dispatch.ts';
 import { resolveInputs } from '../../items/inputs.ts';
 import { interpolateText } from '../../items/prompt.ts';
 import type { CarriedContext } from '../../log/continuation.ts';
-import { type CallFate, unfinishedCalls } from '../../log/open-calls.ts';
+import { type AwaitedCall, type CallFate, unfinishedCalls } from '../../log/open-calls.ts';
 import type { ProviderTraits, ToolDefinition } from '../../providers/provider.ts';
 import type { LogHold, LogWriter } from '../../storage/store.ts';
 import type { Configured, OpenTools, Preparation, Process, Sources } from '../ports.ts';
@@ -72,7 +72,12 @@ export async function continuationMessage(
 /** Entries that are appended at once when a conversation is copied. */
 const CHUNK = 500;
 
-const LOST_FATES: readonly CallFate[] = ['interrupted', 'result_lost', 'awaiting_approval'];
+const LOST_FATES: readonly CallFate[] = [
+  'interrupted',
+  'result_lost',
+  'awaiting_approval',
+  'awaiting_threads',
+];
 const UNSTARTED_FATES: readonly CallFate[] = [...LOST_FATES, 'not_started'];
 
 /** The beginning of a run that follows a refreshed plan. */
@@ -97,6 +102,8 @@ export interface ContinuedConversation {
   readonly refreshed?: RefreshedStart | undefined;
   readonly previousThreadId: string;
   readonly traits: (model: PlannedModel) => ProviderTraits;
+  /** Calls that were started and wait for threads of this one's family, by their ids; absent: none. */
+  readonly awaited?: ReadonlyMap<string, AwaitedCall>;
   /** The messages so far, to see what was interrupted. */
   readonly messages: readonly Message[];
   /** The entries before the new messages, without the results of `rerun` calls. */
@@ -111,10 +118,11 @@ export interface ContinuedConversation {
  * The beginning of the next run of a thread, or of a successor: what precedes it, the text of the `thread_continued` hooks,
  * then a message. Calls of idempotent tools that a crash interrupted are run again before the model is asked; a
  * replayable provider, which cannot judge, also makes those that it never started. Calls that wait for a person are made
- * once they agree.
+ * once they agree, and those that wait for threads continue.
  */
 export function continuedConversation(facts: ContinuedConversation): Conversation {
   const { hold, spent, approvals, begin, continued = [], refreshed, message } = facts;
+  const { awaited = new Map<string, AwaitedCall>() } = facts;
   const previous = { previous_thread_id: facts.previousThreadId };
   return {
     hold,
@@ -124,7 +132,8 @@ export function continuedConversation(facts: ContinuedConversation): Conversatio
       const { recorder } = parts;
       if (begin) recorder.record(begin);
       const fates = facts.traits(parts.plan.model).replayable ? UNSTARTED_FATES : LOST_FATES;
-      const rerun = await rerunnable(parts.tools, unfinishedCalls(facts.messages, fates));
+      const found = unfinishedCalls(facts.messages, fates);
+      const rerun = await rerunnable(parts.tools, found, awaited);
       const carried = facts.carry(new Set(rerun?.callIds));
       appendAll(parts.writer, carried.drafts);
       await recorder.checkpoint();
@@ -141,7 +150,7 @@ export function continuedConversation(facts: ContinuedConversation): Conversatio
       const told = refreshed?.isTold === true ? [REPLACED, directiveText(parts.plan)] : [];
       const drafts = await continuedDrafts(parts, previous, [...told, message ?? '']);
       if (rerun) {
-        const pending = { answer: rerun.answer, after: drafts };
+        const pending = { answer: rerun.answer, after: drafts, awaited };
         return { ...recorded, drafts: [], messages: carried.messages, pending };
       }
       return { ...recorded, drafts, messages: [...carried.messages, ...messagesOf(drafts)] };
@@ -221,11 +230,19 @@ export function appendAll(writer: LogWriter, drafts: readonly EventDraft[]): voi
   }
 }
 
-/** The calls of the last answer that may be run again: never started, or as good twice as once. */
-async function rerunnable(tools: OpenTools, found: ReturnType<typeof unfinishedCalls>) {
+/** The calls of the last answer that may be run again: never started, as good twice as once, or waiting for threads. */
+async function rerunnable(
+  tools: OpenTools,
+  found: ReturnType<typeof unfinishedCalls>,
+  awaited: ReadonlyMap<string, AwaitedCall>,
+) {
   if (!found) return undefined;
   const content: ToolCallBlock[] = [];
   for (const { call, fate } of found.calls) {
+    if (fate === 'awaiting_threads') {
+      if (awaited.has(call.call_id)) content.push(call);
+      continue;
+    }
     const resolution = await tools.set.resolve(call.name, call.input);
     const isIdempotent = resolution.kind === 'resolved' && resolution.call.tool.traits.idempotent;
     const mayRun = fate === 'not_started' || fate === 'awaiting_approval';

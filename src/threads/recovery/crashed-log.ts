@@ -1,4 +1,4 @@
-import { type ErrorInfo, toRyeError } from '../../core/errors.ts';
+import { type ErrorInfo, RyeError, toRyeError } from '../../core/errors.ts';
 import type { LogEvent, RequestEstimate, UnknownEvent } from '../../core/events.ts';
 import type { PlannedModel, ThreadPlan } from '../../core/plan.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
@@ -20,7 +20,7 @@ import { buildTree, isKnown } from '../../log/tree.ts';
 import { likelyTokensOf } from '../../loop/meters.ts';
 import type { ProviderTraits } from '../../providers/provider.ts';
 import type { LogWriter } from '../../storage/store.ts';
-import type { Process, Stored } from '../ports.ts';
+import type { Process, Stored, ThreadFiles } from '../ports.ts';
 import { writerOptions } from '../run/start.ts';
 import { headerOf, type ThreadDocument } from '../thread-document.ts';
 import { rollbackHint, tamperedError, verifyAgainstHead } from '../verified-log.ts';
@@ -31,6 +31,21 @@ interface DeadOwner {
   readonly document: ThreadDocument;
   readonly plan: ThreadPlan;
 }
+
+/** Returns the stored plan if it is the one whose hash was signed; another one is as good as none. */
+export async function usablePlan(
+  files: Pick<ThreadFiles, 'readPlan'>,
+  document: Parameters<ThreadFiles['readPlan']>[0],
+): Promise<ThreadPlan | undefined> {
+  try {
+    return await files.readPlan(document);
+  } catch (error) {
+    if (error instanceof RyeError && LOST_PLAN.has(error.code)) return undefined;
+    throw error;
+  }
+}
+
+const LOST_PLAN: ReadonlySet<string> = new Set(['file_not_found', 'thread_tampered']);
 
 /** The log of a thread whose process died. */
 export interface DeadLog {

@@ -8,7 +8,8 @@ import { openCalls, settlementDrafts } from '../../log/open-calls.ts';
 import { runsOf } from '../../log/runs.ts';
 import { buildTree } from '../../log/tree.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
-import type { Configured, Process, Recovering, Stored } from '../ports.ts';
+import { resumeWaitingAncestors } from '../family/resume-process.ts';
+import type { Configured, Launching, Process, Recovering, Stored } from '../ports.ts';
 import { finalizeThread, type Verdict } from '../run/finalize.ts';
 import { type Death, deathOf, silentOnes } from '../run/liveness.ts';
 import { Recorder } from '../run/recorder.ts';
@@ -21,15 +22,11 @@ import {
   lostUsage,
   openDeadLog,
   recordedEnd,
+  usablePlan,
   withLost,
 } from './crashed-log.ts';
-import {
-  bareDocument,
-  endWithoutPlan,
-  LOST_DOCUMENT,
-  rebuildDocument,
-  usablePlan,
-} from './repair.ts';
+import { changesOfDead, removeDead } from './crashed-worktree.ts';
+import { bareDocument, endWithoutPlan, LOST_DOCUMENT, rebuildDocument } from './repair.ts';
 
 /** The action taken for a crashed thread. */
 export interface RecoveredThread {
@@ -108,6 +105,16 @@ async function recoverDead(
   return await finishDead(env, { record, document, plan, error });
 }
 
+async function successorOf(
+  { store }: Pick<Stored, 'store'>,
+  threadId: string,
+  end: FinishedPayload,
+): Promise<ThreadRecord | undefined> {
+  if (end.status !== 'continued') return undefined;
+  const order = 'oldest first';
+  return (await store.registry.list({ continuationOf: threadId, order })).at(-1);
+}
+
 function unstartedEnd({ cancel_requested: reason }: ThreadRecord, error: ErrorInfo): UnstartedEnd {
   if (reason === null) return { status: 'error', error };
   const message = `the thread was cancelled: ${reason}`;
@@ -142,11 +149,10 @@ async function finishDead(
   const cost = await costOf(env, { threadId, events, lost });
   if (recorder && lost) recorder.record([costOfLost(lost, cost)]);
   if (recorder && !end) settleOpen(recorder, events, error.message);
-  const successors = await env.store.registry.list({
-    continuationOf: threadId,
-    order: 'oldest first',
-  });
-  const successor = end?.status === 'continued' ? successors.at(-1) : undefined;
+  const parentId = document.parent_thread_id;
+  const worktree = { threadId, plan, parentId, events, hasEnded: end !== undefined, recorder };
+  const changes = await changesOfDead(env, worktree);
+  const successor = end && (await successorOf(env, threadId, end));
   const result = await finalizeThread(env, {
     started: {
       threadId,
@@ -156,12 +162,14 @@ async function finishDead(
       parent: undefined,
     },
     outcome: outcomeOf(end, { failure, cost, cancelled: record.cancel_requested }),
+    changes,
     hooks: undefined,
     log: writer && recorder && { writer, recorder },
     children: [],
     ...(end ? { recorded: verdictOf(end) } : {}),
     ...(successor ? { successor: { threadId: successor.thread_id } } : {}),
   });
+  await removeDead(env, worktree, changes);
   return {
     thread_id: threadId,
     status: result.status,
@@ -367,7 +375,7 @@ async function releaseEnded(env: Pick<Stored, 'store'>): Promise<readonly Recove
 }
 
 /** Finalizes the project's crashed threads at each start. Never fails the start. */
-export async function recoverQuietly(env: Recovering): Promise<void> {
+export async function recoverQuietly(env: Recovering & Launching): Promise<void> {
   try {
     const dead = await findDead(env, { onlyGone: true });
     if (dead.length === 0) return;
@@ -376,7 +384,8 @@ export async function recoverQuietly(env: Recovering): Promise<void> {
       env.onNotice(`crashed threads: ${ids}. Resume them: rye threads recover`);
       return;
     }
-    const { failures } = await recoverEach(env, dead);
+    const { recovered, failures } = await recoverEach(env, dead);
+    for (const { thread_id } of recovered) await resumeWaitingAncestors(env, thread_id);
     for (const { thread_id, error } of failures) {
       env.onNotice(`thread ${thread_id} could not be recovered: ${error.message}`);
     }

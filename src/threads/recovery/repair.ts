@@ -11,9 +11,9 @@ import { endRun, runsOf } from '../../log/runs.ts';
 import { isKnown } from '../../log/tree.ts';
 import type { BudgetRow } from '../../storage/store.ts';
 import { recoverDeliveries } from '../family/delivery-log.ts';
-import type { Process, Stored, ThreadFiles } from '../ports.ts';
+import type { Process, Stored } from '../ports.ts';
 import { startDocument, type ThreadDocument } from '../thread-document.ts';
-import { bookedCost, recordedEnd } from './crashed-log.ts';
+import { bookedCost, recordedEnd, usablePlan } from './crashed-log.ts';
 
 /** The rows that were restored from the signed files of a project's threads. */
 export interface Restored {
@@ -259,6 +259,7 @@ export async function rebuildDocument(env: Stored, threadId: string): Promise<Re
       ? { ...startDocument(plan, facts), provider, model, limits: storedLimits(limits) }
       : withoutPlan(facts, latest, parentIn(events))),
     plan_sha256: plan && sha256,
+    changes: events.findLast((event) => isKnown(event, 'changes_collected'))?.payload,
     runs: runs.length === 1 ? undefined : runs,
   });
   const end = recordedEnd(events);
@@ -297,21 +298,6 @@ async function signedLog(env: Stored, threadId: string) {
     throw error;
   }
 }
-
-/** Returns the stored plan if it is the one whose hash was signed; another one is as good as none. */
-export async function usablePlan(
-  files: Pick<ThreadFiles, 'readPlan'>,
-  document: Parameters<ThreadFiles['readPlan']>[0],
-): Promise<ThreadPlan | undefined> {
-  try {
-    return await files.readPlan(document);
-  } catch (error) {
-    if (error instanceof RyeError && LOST_PLAN.has(error.code)) return undefined;
-    throw error;
-  }
-}
-
-const LOST_PLAN: ReadonlySet<string> = new Set(['file_not_found', 'thread_tampered']);
 
 function factsOf(threadId: string, header: LogHeader): Parameters<typeof startDocument>[1] {
   const { created_at: now, continuation_of: continuationOf } = header;

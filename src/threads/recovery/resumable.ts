@@ -35,6 +35,8 @@ export interface ResumeRequest {
   readonly secrets: Readonly<Record<string, string>>;
   /** Plans the thread's directive again, as its files are now, and follows that plan from this run on. */
   readonly refresh?: boolean | undefined;
+  /** True if a person is there who can decide about what the thread waits for. */
+  readonly isAttended?: boolean | undefined;
   /** Risks that the refreshed plan may take. */
   readonly acknowledge?: PrepareRequest['acknowledge'] | undefined;
 }

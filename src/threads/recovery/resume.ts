@@ -2,16 +2,19 @@ import { isoTime } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { EventDraft } from '../../core/events.ts';
 import { completeLimits, eachLimit, LIMIT_NAMES, type PartialLimits } from '../../core/limits.ts';
+import type { Message } from '../../core/message.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import type { RunReason, ThreadRecord } from '../../core/thread.ts';
 import { NO_COST, toMicroUsd, toUsd } from '../../core/usage.ts';
 import { openingText } from '../../log/context.ts';
 import { carryPath, continuePath, isCopyable } from '../../log/continuation.ts';
+import { type AwaitedCall, awaitedCalls } from '../../log/open-calls.ts';
 import { runsOf } from '../../log/runs.ts';
 import { isKnown } from '../../log/tree.ts';
 import { checkRaises } from '../../policy/limit-grant.ts';
 import { limitsOfRun, type RunLimits, type UsedLimits } from '../../policy/run-limits.ts';
 import type { LogHold } from '../../storage/store.ts';
+import { chainEnd, isDescendant } from '../family/children.ts';
 import type {
   Configured,
   Embedding,
@@ -24,9 +27,9 @@ import type {
   Stored,
 } from '../ports.ts';
 import { ApprovalHistory } from '../run/approval-history.ts';
-import { reexport } from '../run/finalize.ts';
+import { exportThread } from '../run/export-thread.ts';
 import { createThread } from '../run/start.ts';
-import { isWaiting } from '../run/waiting.ts';
+import { awaitedApprovals, awaitedThreads, isWaiting } from '../run/waiting.ts';
 import { planHash, planText } from '../stored-plan.ts';
 import { nextDocument } from '../thread-document.ts';
 import { continuationMessage, continuedConversation } from './continuation.ts';
@@ -52,7 +55,7 @@ export async function prepareResume(
   const { resumable, hold } = await holdResumable(env, request);
   const { record, isIntact } = resumable;
   try {
-    if (request.from === undefined && request.refresh !== true) await assertDecided(env, record);
+    if (mayOnlyWait(request)) await assertDecided(env, record);
     return isIntact && !(await env.store.logs.isArchived(record.thread_id))
       ? await runAgain(env, resumable, request, hold)
       : await succeed(env, resumable, request, hold);
@@ -62,16 +65,25 @@ export async function prepareResume(
   }
 }
 
+/** A message is refused also with a person there: it would take the calls back that they were asked about. */
+function mayOnlyWait({ from, refresh, isAttended, message }: ResumeRequest): boolean {
+  return from === undefined && refresh !== true && (isAttended !== true || message !== undefined);
+}
+
 /** Refuses a run of a thread that still waits for people: it would only wait again. */
 async function assertDecided(
   { store, clock }: Pick<Stored, 'store'> & Pick<Process, 'clock'>,
-  { thread_id: threadId, status, error }: ThreadRecord,
+  record: ThreadRecord,
 ): Promise<void> {
-  const ids = error?.details?.['approvals'];
-  if (!error || !isWaiting({ status, error }) || !Array.isArray(ids)) return;
+  const { thread_id: threadId, error } = record;
+  if (!error || !isWaiting(record)) return;
+  for (const id of awaitedThreads(record)) {
+    const thread = await chainEnd(store.registry, id);
+    if (!thread || !isWaiting(thread)) return;
+  }
   const now = isoTime(clock.now());
-  for (const id of ids) {
-    const stored = await store.approvals.get(String(id));
+  for (const id of awaitedApprovals(record)) {
+    const stored = await store.approvals.get(id);
     const isOpen = stored?.state === 'pending' && stored.decisions.length === 0;
     if (!isOpen || now >= stored.request.expires_at) return;
   }
@@ -95,7 +107,7 @@ async function runAgain(
   const grant = checkedGrant(env, resumable, grants, raiseLimits);
   const { total, run: left } = nextLimits(env, resumable, used, grants);
   // what it waits for may be the raise of the limit itself
-  if (!isWaiting(record)) assertSomethingLeft(threadId, left, planned.limits);
+  if (!isWaiting(record)) assertSomethingLeft(threadId, left, planned);
   const origins = { ...planned.origins, ...originsOf(grants) };
   const stored = { ...planned, ...grant.kept, limits: total, origins };
   const plan = { ...resumable.plan, ...grant.kept, limits: total, origins };
@@ -104,8 +116,9 @@ async function runAgain(
   const last = context.messages.at(-1);
   const isSeeded = last?.role === 'assistant' || (record.status !== 'suspended' && !hasMoved);
   const opening = last ? undefined : openingText(tree);
-  const seed = message ?? (isSeeded || opening === '' ? await seedOf(env, plan, record) : opening);
   const reason = await reasonOfRun(env, resumable, { message, hasMoved });
+  const needsSeed = !answersOnly(reason, last) && (isSeeded || opening === '');
+  const seed = message ?? (needsSeed ? await seedOf(env, plan, record) : opening);
   const sha256 = planHash(planText(stored));
   const now = isoTime(env.clock.now());
   const earlier = runsOf(log.header, log.events);
@@ -141,6 +154,7 @@ async function runAgain(
       hold,
       spent,
       approvals: new ApprovalHistory(log.events),
+      awaited: await awaitedBelow(env, threadId, log.events),
       begin: [
         { event_type: 'run_started', payload: { ...begun, ...grant.raised, plan_sha256: sha256 } },
         ...changesDraft(resumable, sha256),
@@ -159,9 +173,9 @@ async function runAgain(
  * Checks the limits that a person grants to the next run of a root: a new run gets no more either. Returns what the plan
  * keeps of it, and what this run raised. A child is bounded by its parent.
  */
-function checkedGrant(
+export function checkedGrant(
   { config }: Configured,
-  { planned, parent }: Resumable,
+  { planned, parent }: Pick<Resumable, 'planned' | 'parent'>,
   wanted: PartialLimits,
   mayRaise = false,
 ): {
@@ -237,6 +251,27 @@ async function reasonOfRun(
   return record.status === 'error' ? 'retried' : 'resumed';
 }
 
+/** Returns the calls that wait for threads of this family: a fork has the calls, but not the threads. */
+async function awaitedBelow(
+  { store: { registry } }: Pick<Stored, 'store'>,
+  threadId: string,
+  events: Resumable['log']['events'],
+): Promise<ReadonlyMap<string, AwaitedCall>> {
+  const found = new Map<string, AwaitedCall>();
+  for (const [callId, call] of awaitedCalls(events)) {
+    const below = await Promise.all(
+      call.threads.map(async (id) => await isDescendant(registry, threadId, id)),
+    );
+    if (below.every(Boolean)) found.set(callId, call);
+  }
+  return found;
+}
+
+/** True if messages that wait are the next thing that the model gets, so that nothing else has to make it continue. */
+function answersOnly(reason: RunReason, last: Message | undefined): boolean {
+  return reason === 'answered' && last !== undefined;
+}
+
 /** Continues a thread whose log must not grow in a successor. */
 async function succeed(
   env: Recovering & Sources & Preparation,
@@ -254,7 +289,7 @@ async function succeed(
   });
   const grant = checkedGrant(env, resumable, overrides, raiseLimits);
   const limits = overrideLimits(left, overrides, parent);
-  assertSomethingLeft(threadId, limits, before.limits);
+  assertSomethingLeft(threadId, limits, before);
   const plan = { ...before, ...grant.kept, limits };
   const payer = await payingAncestor(env, plan.parent_thread_id);
   const seed = message ?? (await seedOf(env, plan, record));
@@ -270,6 +305,7 @@ async function succeed(
     started,
     release: async () => await hold.release(),
     conversation: continuedConversation({
+      awaited: await awaitedBelow(env, threadId, log.events),
       continued: changesDraft(resumable, planHash(planText(plan))),
       refreshed: resumable.refreshed,
       previousThreadId: threadId,
@@ -295,7 +331,7 @@ async function noteSuccessor(
   const linked = { ...document, status: 'continued' as const, continuation_thread_id: successorId };
   await env.files.writeDocument(linked);
   // an export is signed: it takes nothing from a log that was changed
-  if (isIntact) await reexport(env, plan, linked);
+  if (isIntact) await exportThread(env, plan, linked);
 }
 
 async function seedOf(env: Preparing, plan: ThreadPlan, record: ThreadRecord): Promise<string> {

@@ -6,6 +6,7 @@ import {
   type PartialLimits,
   USED_LIMIT_NAMES,
 } from '../../core/limits.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
 import { isActive, type ThreadResult } from '../../core/thread.ts';
 import { addFamilyCost, type Cost, toMicroUsd, toUsd } from '../../core/usage.ts';
 import { carryTail } from '../../log/continuation.ts';
@@ -19,6 +20,7 @@ import { planAtLeaf } from '../prepare/plan-at-head.ts';
 import type { Conversation } from '../run/opening.ts';
 import type { Recorder } from '../run/recorder.ts';
 import { createThread, type StartedThread } from '../run/start.ts';
+import { waitingOf } from '../run/waiting.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 import { partOf, tamperedError, verifyLog } from '../verified-log.ts';
 import { continuationMessage, continuedConversation } from './continuation.ts';
@@ -48,12 +50,17 @@ const LEFT_NAMES = {
 } as const;
 
 /** Refuses a continuation that could not make one turn, before anything is written. */
-export function assertSomethingLeft(threadId: string, limits: Limits, before: Limits): void {
+export function assertSomethingLeft(
+  threadId: string,
+  limits: Limits,
+  { limits: before, granted_limits: granted }: Pick<ThreadPlan, 'limits' | 'granted_limits'>,
+): void {
   for (const name of USED_LIMIT_NAMES) {
     // a limit of 0 from the start is one that the model does not need, such as the spend of a run without a model
     if (limits[name] > 0 || before[name] === 0) continue;
     throw new RyeError(`limit_${name}`, `${threadId} has no ${LEFT_NAMES[name]} left`, {
-      hint: `Resume with a higher limit: --limit ${name}=${before[name]}`,
+      // a run that was granted more has a total above what the next one may be granted
+      hint: `Grant it more: rye threads resume ${threadId} --limit ${name}=${granted?.[name] ?? before[name]}`,
       details: { thread_id: threadId, max: before[name] },
     });
   }
@@ -194,6 +201,7 @@ export function joinChain(results: readonly ThreadResult[]): ThreadResult {
     result: last.result,
     ...(last.outputs ? { outputs: last.outputs } : {}),
     ...(last.error ? { error: last.error } : {}),
+    ...waitingOf(last),
     model,
     ...(parent_thread_id === undefined ? {} : { parent_thread_id }),
     paths,

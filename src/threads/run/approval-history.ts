@@ -1,4 +1,9 @@
-import type { ApprovalDecided, ApprovalDecision, RequestedApproval } from '../../core/approval.ts';
+import type {
+  ApprovalDecided,
+  ApprovalDecision,
+  ApprovalUse,
+  RequestedApproval,
+} from '../../core/approval.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import { isKnown } from '../../log/tree.ts';
 
@@ -21,7 +26,7 @@ export class ApprovalHistory {
       if (isKnown(event, 'approval_requested')) this.request(event.payload);
       else if (isKnown(event, 'approval_decided')) this.decide(event.payload);
       else if (isKnown(event, 'tool_call_start') && event.payload.approval) {
-        this.use(event.payload.approval.approval_id, event.payload.call_id);
+        this.use(event.payload.approval, event.payload.call_id);
       }
     }
   }
@@ -54,11 +59,11 @@ export class ApprovalHistory {
     if (known) known.decided ??= decided;
   }
 
-  use(id: string, callId: string): void {
+  use({ approval_id: id, worst_case_usd: usd }: ApprovalUse, callId: string): void {
     const known = this.#known.get(id);
     if (!known || known.usedBy.has(callId)) return;
     known.usedBy.add(callId);
-    known.spendUsd += known.requested.request.worst_case_usd ?? 0;
+    known.spendUsd += usd ?? known.requested.request.worst_case_usd ?? 0;
   }
 }
 

@@ -16,6 +16,7 @@ import { riskOf } from '../../policy/risk.ts';
 import { canonicalSha256 } from '../../trust/approval.ts';
 import type { ApprovalEnv } from '../approval-port.ts';
 import type { Configured, Process, Sources, Stored } from '../ports.ts';
+import { workFolder } from '../worktrees.ts';
 import type { StartedThread } from './start.ts';
 
 export type SubjectEnv = Pick<Stored, 'store'> &
@@ -45,29 +46,39 @@ export class ApprovalSubjects {
     this.#started = started;
   }
 
+  /** Returns what people have to agree to before the call runs; undefined if no person has to be asked. */
+  demandOf(policies: readonly ApprovalPolicy[], call: ReviewedCall): Demand | undefined {
+    const { tool, input, money } = call;
+    const capability = capabilityOf(call.need);
+    const risk = this.#riskOf(call, capability);
+    const context = { cost: { ...money.cost }, cost_left: money.left };
+    const worstCaseUsd = worstCase(this.#started.plan.limits.spend, call);
+    const asked = { tool: tool.id, capability, risk, input, worstCaseUsd, context };
+    const asks = this.#asksOf(call, capability, risk);
+    const owner = { name: 'owner', key_id: this.#env.signer().keyId };
+    return demandFor(policies, asked, asks, owner);
+  }
+
   /** Everything that the call would do now; undefined if no person has to be asked. */
   async of(policies: readonly ApprovalPolicy[], call: ReviewedCall): Promise<Asked | undefined> {
     const { plan } = this.#started;
     const { tool, input } = call;
-    const question = tool.question?.(input);
-    const worstCaseUsd = worstCase(plan.limits.spend, call);
-    const capability = capabilityOf(call.need);
-    const risk = this.#riskOf(call, capability);
-    const worker = this.#env.signer().keyId;
-    const asked = { tool: tool.id, capability, risk, input, worstCaseUsd, context: {} };
-    const asks = this.#asksOf(call, capability, risk);
-    const demand = demandFor(policies, asked, asks, { name: 'owner', key_id: worker });
+    const demand = this.demandOf(policies, call);
     if (!demand) return undefined;
-    const { preview, files } = await this.#env.approvals.describe(call);
+    const question = tool.question?.(input);
+    const { preview, files } = await this.#env.approvals.describe(
+      call,
+      workFolder(this.#env, plan),
+    );
     const subject: ApprovalSubject = {
       ...(await this.#placeOf(call)),
       ...deciders(demand),
       kind: question ? 'question' : tool.id === LIMIT_TOOL ? 'limit' : 'call',
-      capability,
+      capability: capabilityOf(call.need),
       files,
-      worst_case_usd: worstCaseUsd,
+      worst_case_usd: worstCase(plan.limits.spend, call),
       scopes: question ? ['once'] : demand.scopes,
-      worker_key_id: worker,
+      worker_key_id: this.#env.signer().keyId,
       ...(question ? { schema_sha256: canonicalSha256(question.schema) } : {}),
     };
     return { subject, demand, preview };
@@ -83,11 +94,12 @@ export class ApprovalSubjects {
 
   #asksOf({ tool, input, asks }: ReviewedCall, capability: string, risk: Risk): readonly Ask[] {
     const isAsked = this.#env.config.risks.levels[risk] === 'ask';
+    const question = tool.question?.(input);
     return [
       ...permissionAsks(this.#started.plan.asks ?? [], capability),
       ...(isAsked ? [{ source: `risk ${risk}`, reason: `it is ${risk}` }] : []),
       ...asks,
-      ...(tool.question?.(input) ? [{ source: 'model', reason: '' }] : []),
+      ...(question ? [{ source: question.source ?? 'model', reason: '' }] : []),
     ];
   }
 
@@ -102,7 +114,7 @@ export class ApprovalSubjects {
       tool: call.tool.id,
       item: await this.#itemOf(call),
       input_sha256: canonicalSha256(call.input),
-      cwd: this.#env.projectPath,
+      cwd: workFolder(this.#env, plan),
       sandbox: sandbox?.mode ?? 'off',
       network: networkOf(call, hosts),
       plan_sha256: document.plan_sha256 ?? '',

@@ -3,6 +3,7 @@ import type {
   ApprovalOutcome,
   ApprovalRequest,
   ApprovalSubject,
+  ApprovalUse,
   RequestedApproval,
   SignedDecision,
 } from '../../core/approval.ts';
@@ -17,7 +18,12 @@ import type {
   Review,
   ReviewedCall,
 } from '../../loop/ports.ts';
-import { exhaustion, type Judgement, judgeDecisions } from '../../policy/approval-judgement.ts';
+import {
+  decisionProblem,
+  exhaustion,
+  type Judgement,
+  judgeDecisions,
+} from '../../policy/approval-judgement.ts';
 import type { ApprovalPolicy } from '../../policy/approvals.ts';
 import type { StoredApproval } from '../../storage/store.ts';
 import { canonicalSha256, decisionFault, requestSha256 } from '../../trust/approval.ts';
@@ -52,6 +58,7 @@ export class ApprovalDesk implements ApprovalPort {
   readonly #options: DeskOptions;
   readonly #history: ApprovalHistory;
   readonly #subjects: ApprovalSubjects;
+  readonly #told: Promise<void>[] = [];
 
   constructor(env: SubjectEnv, started: StartedThread, options: DeskOptions) {
     this.#env = env;
@@ -77,15 +84,22 @@ export class ApprovalDesk implements ApprovalPort {
     await this.#env.store.approvals.add(known.map(({ requested }) => requested));
     for (const { requested } of known) {
       this.#options.attention?.onRequest(requested);
-      this.#env.approvals.notify(requested);
+      this.#told.push(this.#env.approvals.notify(requested));
     }
+  }
+
+  async waitsInline(): Promise<boolean> {
+    return this.#options.attention !== undefined || (await this.#inlineMs()) > 0;
+  }
+
+  async #inlineMs(): Promise<number> {
+    const policies = await this.#env.approvals.policies();
+    return Math.max(0, ...policies.map(({ waitInlineMs = 0 }) => waitInlineMs));
   }
 
   async wait(id: string, signal: AbortSignal): Promise<ApprovalVerdict> {
     const { clock } = this.#env;
-    const policies = await this.#env.approvals.policies();
-    const inline = policies.map(({ waitInlineMs = 0 }) => waitInlineMs);
-    const waitMs = Math.max(0, ...inline);
+    const waitMs = await this.#inlineMs();
     const { attention } = this.#options;
     const start = clock.monotonic();
     for (;;) {
@@ -93,7 +107,11 @@ export class ApprovalDesk implements ApprovalPort {
       if (verdict) return verdict;
       if (signal.aborted) return { kind: 'waiting' };
       const isOver = clock.monotonic() - start >= waitMs;
-      if (isOver && attention?.isAttended(id) !== true) return { kind: 'waiting' };
+      if (isOver && attention?.isAttended(id) !== true) {
+        // the process may end with the run: until then people have to be told
+        await Promise.all(this.#told);
+        return (await this.#verdict(id)) ?? { kind: 'waiting' };
+      }
       await clock.sleep(LOOK_MS, signal);
     }
   }
@@ -115,12 +133,14 @@ export class ApprovalDesk implements ApprovalPort {
     }
     const isFirst = known.decided === undefined;
     const drafts = isFirst ? [this.#decided(known, 'approved', signed)] : [];
-    this.#history.use(id, call.callId);
-    return {
-      kind: 'confirmed',
-      use: { approval_id: id, request_sha256: requested.request_sha256 },
-      drafts,
+    const usd = now.subject.worst_case_usd;
+    const use: ApprovalUse = {
+      approval_id: id,
+      request_sha256: requested.request_sha256,
+      ...(usd === null ? {} : { worst_case_usd: usd }),
     };
+    this.#history.use(use, call.callId);
+    return { kind: 'confirmed', use, drafts };
   }
 
   async withdraw(ids: readonly string[], reason: string): Promise<readonly EventDraft[]> {
@@ -236,7 +256,10 @@ export class ApprovalDesk implements ApprovalPort {
     const all = [...(decided?.decisions ?? []), ...inTime];
     const signed = all
       .filter((one, at) => all.findIndex(({ signature }) => signature === one.signature) === at)
-      .filter((one) => decisionFault(one, this.#env.approvals.keys) === undefined);
+      .filter(
+        (one) => decisionFault(one, requested.request, this.#env.approvals.keys) === undefined,
+      )
+      .filter(({ decision }) => decisionProblem(requested, decision) === undefined);
     return { judgement: judgeDecisions(requested, plainDecisions(signed)), signed };
   }
 
@@ -267,7 +290,12 @@ export class ApprovalDesk implements ApprovalPort {
       return { kind: 'withdrawn', reason, drafts, ends: false };
     }
     const { expires_at: expiry, on_expiry: onExpiry } = known.requested.request;
-    if (isoTime(this.#env.clock.now()) < expiry) return undefined;
+    if (isoTime(this.#env.clock.now()) < expiry) {
+      // it was closed with a decision that does not count here: others can decide
+      const { state, decisions } = stored;
+      if (state !== 'pending') await this.#env.store.approvals.reopen(id, decisions.length);
+      return undefined;
+    }
     const late = stored.decisions.filter((one) => one.late).map((one) => one.signed);
     const reason = `no person decided before ${expiry}: the approval expired`;
     await this.#env.store.approvals.close(id, 'expired', isoTime(this.#env.clock.now()));

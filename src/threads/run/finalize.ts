@@ -2,7 +2,6 @@ import { isoTime } from '../../core/clock.ts';
 import { type ErrorInfo, messageOf, toRyeError } from '../../core/errors.ts';
 import type { EventDraft } from '../../core/events.ts';
 import type { WorktreeChanges } from '../../core/isolation.ts';
-import type { ThreadPlan } from '../../core/plan.ts';
 import type { FinalStatus, ThreadResult } from '../../core/thread.ts';
 import { toMicroUsd } from '../../core/usage.ts';
 import { headAndPlace } from '../../log/oversized.ts';
@@ -13,10 +12,11 @@ import { recoverDeliveries } from '../family/delivery-log.ts';
 import { familyCost } from '../family/family-cost.ts';
 import type { Exporting, Process, Stored } from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
-import { signedPart } from '../verified-log.ts';
+import { exportThread } from './export-thread.ts';
 import type { HookRunner } from './hook-runner.ts';
 import type { ThreadInbox } from './inbox.ts';
 import type { LiveExport } from './live-export.ts';
+import { ownPass } from './own-pass.ts';
 import type { Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
 import { approvalPending, isWaiting, waitingOf } from './waiting.ts';
@@ -123,9 +123,10 @@ class Finalization {
   /** A failed export leaves the verdict: the log has everything, and recovery exports again. */
   async #export(): Promise<void> {
     const { started } = this.#request;
+    await ownPass();
     if (await this.#isTakenOver()) return;
     try {
-      await reexport(this.#env, started.plan, this.#document(true));
+      await exportThread(this.#env, started.plan, this.#document(true));
     } catch (error) {
       const { threadId, plan } = started;
       const { files } = this.#env;
@@ -231,7 +232,8 @@ class Finalization {
         ...(outputs ? { outputs } : {}),
         ...(error ? { error } : {}),
       };
-      log.recorder.record([{ event_type: 'thread_finished', payload }]);
+      // signed and synced below
+      log.recorder.record([{ event_type: 'thread_finished', payload, repeatable: true }]);
       // what only marks the end is signed and synced with it
       if (hooks?.completion() === 'marks') log.recorder.record(await this.#observed(hooks));
     }
@@ -373,9 +375,9 @@ function judge(outcome: LoopOutcome, hasSuccessor: boolean): Verdict {
         status: 'suspended',
         result: outcome.last_text,
         error: outcome.approvals
-          ? approvalPending(outcome.approvals)
+          ? approvalPending(outcome.approvals, outcome.threads)
           : {
-              code: 'thread_error',
+              code: 'thread_suspended',
               message: `suspended by ${outcome.reason}`,
               hint: 'To continue, resume the thread.',
             },
@@ -391,30 +393,5 @@ function judge(outcome: LoopOutcome, hasSuccessor: boolean): Verdict {
               message: 'the thread was to hand off, but has no successor',
             },
           };
-  }
-}
-
-/** Renders the log's entries once and signs them; the search index follows best effort. */
-export async function reexport(
-  env: Stored & Pick<Process, 'onNotice'> & Exporting,
-  plan: ThreadPlan,
-  document: ThreadDocument,
-): Promise<void> {
-  const threadId = document.thread_id;
-  const part = await signedPart(env, threadId, document.transcript);
-  const { events } = await env.store.logs.readEntries(threadId, part);
-  const path = env.files.knowledgePath(plan.directive.id, threadId);
-  const text = env.renderer.knowledge({
-    document,
-    events,
-    description: plan.directive.description,
-    capabilitiesRef: `.ai/state/threads/${threadId}/capabilities.md`,
-    finishedAt: document.updated_at,
-  });
-  await env.files.writeKnowledge(path, text);
-  try {
-    await env.indexExport(path);
-  } catch (error) {
-    env.onNotice(`the search index was not updated: ${messageOf(error)}`);
   }
 }

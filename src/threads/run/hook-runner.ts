@@ -3,6 +3,7 @@ import { RyeError } from '../../core/errors.ts';
 import type { EventDraft } from '../../core/events.ts';
 import type { HookDeclaration, HookEvent } from '../../core/hook.ts';
 import { compact, type JsonObject } from '../../core/json.ts';
+import { LruMap } from '../../core/lru.ts';
 import { textOf } from '../../core/message.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import {
@@ -16,7 +17,7 @@ import {
 import type { ActionOutcome, DispatchOptions, Fired, RunAction } from '../../hooks/run-hook.ts';
 import { mayRun } from '../../hooks/sources.ts';
 import { assertIdentity } from '../../items/binding.ts';
-import { parseKnowledge } from '../../items/knowledge.ts';
+import { type Knowledge, parseKnowledge } from '../../items/knowledge.ts';
 import type {
   ControlEvent,
   GateDecision,
@@ -25,8 +26,10 @@ import type {
   HookReport,
   ObservedEvent,
 } from '../../loop/ports.ts';
+import type { AwaitedThreads } from '../../tools/tool.ts';
 import type { OpenTools, Process, RunChild, Sources } from '../ports.ts';
 import { workFolder } from '../worktrees.ts';
+import { type HookAsks, needsPerson } from './hook-asks.ts';
 import type { Recorder } from './recorder.ts';
 
 export interface HookRunnerOptions {
@@ -36,11 +39,20 @@ export interface HookRunnerOptions {
   /** Begins the ids of its tool calls: each is unique in the thread's log. */
   readonly callPrefix: string;
   readonly tools: OpenTools;
-  readonly children: { readonly runForHook: RunChild };
+  readonly children: { readonly runForHook: RunChild; withdraw(threadId: string): Promise<void> };
   readonly recorder: Recorder;
+  /** Absent: nothing that the hooks call has an effect. */
+  readonly asks?: HookAsks | undefined;
 }
 
 type ItemAction = Parameters<RunAction>[1];
+
+/** The hook whose action runs, the context of its event, and what stops it. */
+interface Running {
+  readonly hook: HookDeclaration;
+  readonly context: JsonObject;
+  readonly signal: AbortSignal;
+}
 
 /**
  * Runs a thread's merged hooks. Their item actions act under the thread's capabilities and, for hooks of a configured
@@ -201,23 +213,19 @@ export class HookRunner implements HookPort {
       clock: env.clock,
       signal,
       suppress: plan.suppress,
-      runAction: async (hook, action, _context, hookSignal) =>
-        await this.#run(hook, action, hookSignal),
+      runAction: async (hook, action, context, hookSignal) =>
+        await this.#run({ hook, context, signal: hookSignal }, action),
     };
   }
 
-  async #run(
-    hook: HookDeclaration,
-    action: ItemAction,
-    signal: AbortSignal,
-  ): Promise<ActionOutcome> {
-    this.#authorize(hook, action);
+  async #run(running: Running, action: ItemAction): Promise<ActionOutcome> {
+    this.#authorize(running.hook, action);
     const { primary, item_type: type, item_id: id, params } = action;
     if (primary === 'sign')
-      return await this.#runTool('rye/sign', { item_type: type, item_id: id }, signal);
+      return await this.#runTool(running, 'rye/sign', { item_type: type, item_id: id });
     if (primary === 'fetch' || type === 'knowledge') return await this.#loadBody(action);
-    if (type === 'directive') return await this.#runDirective(hook, action, signal);
-    return await this.#runTool(id, params, signal);
+    if (type === 'directive') return await this.#runDirective(running, action);
+    return await this.#runTool(running, id, params);
   }
 
   #authorize(hook: HookDeclaration, { primary, item_type, item_id }: ItemAction): void {
@@ -229,18 +237,30 @@ export class HookRunner implements HookPort {
   async #loadBody({ item_type: type, item_id: id }: ItemAction): Promise<ActionOutcome> {
     const item = await this.#options.env.items.load(type, id, 'context');
     if (type !== 'knowledge') return { content: item.text };
-    const { body, name, category } = parseKnowledge(item.text, item.path);
+    const { body, name, category } = knowledge.getOrMake(`${item.sha256} ${item.path}`, () =>
+      parseKnowledge(item.text, item.path),
+    );
     assertIdentity(item, { name, category });
     return { content: body.trim(), ...(name === undefined ? {} : { name }) };
   }
 
   async #runDirective(
-    { capabilities: hookCapabilities }: HookDeclaration,
+    { hook, context, signal }: Running,
     { item_id: directiveId, params: inputs }: ItemAction,
-    signal: AbortSignal,
   ): Promise<ActionOutcome> {
+    const { asks, tools } = this.#options;
+    if (asks) {
+      // as a model would call it, so that one rule is about both
+      const tool = await tools.tool('rye/execute');
+      const input = { item_type: 'directive', item_id: directiveId, parameters: inputs };
+      const need = { verb: 'execute', item_type: 'directive', item_id: directiveId } as const;
+      await asks.refuseAsked(hook, { tool, input, need, context });
+    }
+    const { capabilities: hookCapabilities } = hook;
     const request = { directiveId, inputs, ...(hookCapabilities ? { hookCapabilities } : {}) };
     const result = await this.#options.children.runForHook(request, signal);
+    const { waiting_for: waits, thread_id: child } = result;
+    if (waits !== undefined) throw await this.#giveUp(hook, { threads: [child], owned: true });
     if (!result.success) {
       throw new RyeError(
         'hook_failed',
@@ -250,9 +270,22 @@ export class HookRunner implements HookPort {
     return { content: result.result, ...(result.outputs ? { data: result.outputs } : {}) };
   }
 
-  /** Runs a tool with the same order as the loop: validated, intent in the log, effect, outcome in the log. */
-  async #runTool(id: string, params: JsonObject, signal: AbortSignal): Promise<ActionOutcome> {
-    const { tools, recorder, threadId, callPrefix, env } = this.#options;
+  /** Ends threads of a hook that wait for people, if it has started them: nothing would take their results. */
+  async #giveUp(
+    hook: HookDeclaration,
+    { threads, owned = false }: Pick<AwaitedThreads, 'threads'> & { readonly owned?: boolean },
+  ): Promise<RyeError> {
+    for (const threadId of owned ? threads : []) await this.#options.children.withdraw(threadId);
+    return needsPerson(hook, `what thread ${threads.join(', ')} wants to do`);
+  }
+
+  /** Runs a tool with the same order as the loop: validated, allowed, intent in the log, effect, outcome in the log. */
+  async #runTool(
+    { hook, context, signal }: Running,
+    id: string,
+    params: JsonObject,
+  ): Promise<ActionOutcome> {
+    const { tools, recorder, threadId, callPrefix, env, asks } = this.#options;
     const tool = await tools.tool(id);
     const validation = await tools.validate(tool.inputSchema, params);
     if (!validation.ok)
@@ -260,37 +293,42 @@ export class HookRunner implements HookPort {
         'invalid_input',
         `the parameters of ${id} are wrong: ${validation.problems}`,
       );
+    const { input } = validation;
+    const need = tool.need?.(input) ?? { verb: 'execute', item_type: 'tool', item_id: id };
+    await asks?.refuseAsked(hook, { tool, input, need, context });
     this.#calls += 1;
     const callId = `${callPrefix}${this.#calls}`;
     const start = env.clock.monotonic();
     recorder.record([
       {
         event_type: 'tool_call_start',
-        payload: { call_id: callId, tool: id, name: id, input: validation.input, turn: 0 },
+        payload: { call_id: callId, tool: id, name: id, input, turn: 0 },
         durable: !tool.traits.reads_only,
       },
     ]);
     await recorder.settled();
-    const output = await tool.execute(validation.input, {
+    const output = await tool.execute(input, {
       callId,
       threadId,
       projectPath: workFolder(env, this.#options.plan),
       signal,
       progress: () => undefined,
     });
-    const text = textOf(output.content);
+    const gaveUp = output.waiting && (await this.#giveUp(hook, output.waiting));
+    const text = gaveUp?.message ?? textOf(output.content);
     recorder.record([
       {
         event_type: 'tool_settled',
         payload: {
           call_id: callId,
           tool: id,
-          outcome: output.is_error ? 'error' : 'ok',
+          outcome: gaveUp || output.is_error ? 'error' : 'ok',
           duration_ms: Math.round(env.clock.monotonic() - start),
           output_bytes: Buffer.byteLength(text),
         },
       },
     ]);
+    if (gaveUp) throw gaveUp;
     if (output.is_error) throw new RyeError('tool_failed', text);
     return { content: text, ...(output.data ? { data: output.data } : {}) };
   }
@@ -319,3 +357,6 @@ function hookDenied({ id, layer, origin }: HookDeclaration, capability: string):
 }
 
 const PROJECT_LAYER = 3;
+
+/** Entries that hooks load for each thread, by their hash and path. */
+const knowledge = new LruMap<string, Knowledge>(16);

@@ -62,6 +62,8 @@ export class ThreadInbox implements InboxPort {
   readonly #fromHooks: EventDraft[] = [];
   #isAfterBatch = false;
   readonly #openCalls = new Set<string>();
+  /** The point that was published last, and for which run. */
+  #published: { readonly runId: string; readonly point: SteerPoint } | undefined;
   /** Tools that were offered when a steer came in: until the run ends no other may be used, and none that does more than read. */
   #latch: ReadonlySet<string> | undefined;
   #traits: RunTraits | undefined;
@@ -216,8 +218,16 @@ export class ThreadInbox implements InboxPort {
     };
   }
 
+  /** People see the point: one with the same facts that stays valid for long enough is not written again. */
   async #publishPoint(at: SafePoint = 'before_turn'): Promise<void> {
-    await this.#store.publishPoint(this.#key, this.#point(this.#options.env.clock.now(), at));
+    const { env, rules } = this.#options;
+    const point = this.#point(env.clock.now(), at);
+    const { runId, point: told } = this.#published ?? {};
+    const validMs = told && runId === this.#runId ? told.valid_until - point.observed_at : 0;
+    const isValid = validMs > rules.proofMs / 2 && validMs <= rules.proofMs;
+    if (isValid && isSamePoint(told, point)) return;
+    await this.#store.publishPoint(this.#key, point);
+    this.#published = { runId: this.#runId, point };
   }
 
   #steerParams(): SteerParams {
@@ -355,4 +365,11 @@ export class ThreadInbox implements InboxPort {
   get #now(): string {
     return isoTime(this.#options.env.clock.now());
   }
+}
+
+/** True if two points differ in nothing but their time. */
+function isSamePoint(one: SteerPoint | undefined, other: SteerPoint): boolean {
+  if (!one) return false;
+  const { observed_at: at, valid_until: until } = one;
+  return JSON.stringify({ ...other, observed_at: at, valid_until: until }) === JSON.stringify(one);
 }

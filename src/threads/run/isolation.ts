@@ -1,14 +1,14 @@
 import { toRyeError } from '../../core/errors.ts';
-import type { WorktreeChanges } from '../../core/isolation.ts';
+import { describeChanges, type WorktreeChanges } from '../../core/isolation.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
 import { openDescendants } from '../family/children.ts';
-import type { Process, Stored } from '../ports.ts';
-import type { Isolating } from '../worktrees.ts';
+import { settleChildren } from '../family/settle-children.ts';
+import type { Launching, Recovering } from '../ports.ts';
 import { fileKeeper } from './keep-file.ts';
 import type { Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
 
-type IsolationEnv = Stored & Process & Isolating;
+type IsolationEnv = Recovering & Launching;
 
 /** The worktree of one run: it is made before the tools, and gives its changes at the end. */
 export class ThreadWorktree {
@@ -28,19 +28,23 @@ export class ThreadWorktree {
   }
 
   /**
-   * Ends the work in the worktree: writes its changes as a patch, merges those of a thread that completed if its plan asks for
-   * it, and records them. A failure ends the thread as an error and leaves the worktree as it is.
+   * Ends the work in the worktree: waits for the children that work in it, writes its changes as a patch, merges those of a
+   * thread that completed if its plan asks for it, and records them. A failure ends the thread as an error and leaves the
+   * worktree as it is.
    */
   async end(
-    outcome: LoopOutcome,
+    ended: LoopOutcome,
     recorder: Recorder | undefined,
+    cancelled: AbortSignal,
   ): Promise<{ readonly outcome: LoopOutcome; readonly changes?: WorktreeChanges }> {
     const { worktree } = this.#started.plan;
     // its next run, or its successor, works on
-    if (!worktree || !recorder || outcome.kind === 'suspended' || outcome.kind === 'handoff') {
-      return { outcome };
+    if (!worktree || !recorder || ended.kind === 'suspended' || ended.kind === 'handoff') {
+      return { outcome: ended };
     }
+    let outcome: LoopOutcome = ended;
     try {
+      outcome = await this.#afterChildren(ended, cancelled);
       const changes = await this.#collect(outcome.kind === 'completed', recorder);
       recorder.record([{ event_type: 'changes_collected', payload: changes, durable: true }]);
       await recorder.settled();
@@ -68,18 +72,20 @@ export class ThreadWorktree {
     });
   }
 
+  /** Waits for the children of a thread that completed, unless it is cancelled meanwhile; cancels those of others. */
+  async #afterChildren(ended: LoopOutcome, cancelled: AbortSignal): Promise<LoopOutcome> {
+    const { threadId } = this.#started;
+    const until = ended.kind === 'completed' ? cancelled : undefined;
+    await settleChildren(this.#env, { threadId, until });
+    if (!until?.aborted) return ended;
+    const { cost, last_text } = ended;
+    return { kind: 'cancelled', reason: String(until.reason), cost, last_text };
+  }
+
   /** Tells a person about the changes of a root; a parent reads those of its children. */
-  #notice({ status, files, patch, conflicts = [] }: WorktreeChanges): void {
-    if (this.#started.parent || patch === null) return;
-    const total = `${files.length} changed ${files.length === 1 ? 'file' : 'files'}`;
-    const paths = conflicts.map(({ path, reason }) => `${path} (${reason})`).join(', ');
-    const what = {
-      none: '',
-      patch: `${total} in the worktree, not applied`,
-      merged: `${total} merged`,
-      merge_conflict: `${total} not merged, because of ${paths}`,
-    }[status];
-    this.#env.onNotice(`${what}; the patch is ${patch}`);
+  #notice(changes: WorktreeChanges): void {
+    const text = this.#started.parent ? '' : describeChanges(changes);
+    if (text !== '') this.#env.onNotice(text);
   }
 
   async #collect(isComplete: boolean, recorder: Recorder): Promise<WorktreeChanges> {

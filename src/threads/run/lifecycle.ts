@@ -4,10 +4,12 @@ import { compact } from '../../core/json.ts';
 import type { ThreadResult } from '../../core/thread.ts';
 import { isStopped, orStopped } from '../../loop/stop.ts';
 import type { ModelProvider } from '../../providers/provider.ts';
-import type { ChildStarter } from '../family/children.ts';
+import { cancelThread } from '../family/cancel.ts';
+import type { ChildStarter, StartedChild } from '../family/children.ts';
 import {
   adoptThread,
   type Handover,
+  labelOf,
   launchThread,
   type RunnerOptions,
   secretsOf,
@@ -19,6 +21,8 @@ import { prepareToolRun } from '../prepare/tool-run.ts';
 import type { ResumeRequest } from '../recovery/resumable.ts';
 import { prepareResume } from '../recovery/resume.ts';
 import type { ApprovalAttention } from './approvals.ts';
+import { joinThread } from './join.ts';
+import { ownPass } from './own-pass.ts';
 import { type RunOptions, runThread } from './run-thread.ts';
 import { startThread } from './start.ts';
 
@@ -26,7 +30,7 @@ export interface DirectiveRun extends Omit<RunOptions, 'secrets' | 'children'> {
   readonly prepare: PrepareRequest;
   readonly threadId?: string | undefined;
   /** Called when the thread exists, before it runs. */
-  readonly onStarted?: ((threadId: string, directive: string) => void | Promise<void>) | undefined;
+  readonly onStarted?: ((started: StartedChild) => void | Promise<void>) | undefined;
   /** The options of children in other processes. */
   readonly runner: RunnerOptions;
 }
@@ -36,9 +40,16 @@ export async function runDirective(
   env: ThreadEnv,
   { prepare, threadId, onStarted, runner, ...options }: DirectiveRun,
 ): Promise<ThreadResult> {
+  await ownPass();
   const { plan, secrets, parent } = await prepared(env, prepare, options.signal);
+  await ownPass();
   const started = await startThread(env, plan, { threadId, parent });
-  await onStarted?.(started.threadId, plan.directive.id);
+  await onStarted?.({
+    thread_id: started.threadId,
+    directive: plan.directive.id,
+    ...labelOf(plan),
+  });
+  await ownPass();
   return await runThread(env, started, {
     ...options,
     secrets,
@@ -81,6 +92,19 @@ function childStarter(
         attention,
         runner: options,
       }),
+    join: async (threadId, { signal, onEvent }) =>
+      await joinThread(env, threadId, {
+        signal,
+        resume: async () => {
+          const resumed = { threadId, signal, onEvent, attention, secrets: {} };
+          return await runResumed(env, { ...resumed, runner: options });
+        },
+      }),
+    withdraw: async (threadId) => {
+      const reason = 'a hook started it, and a hook cannot wait for people';
+      await cancelThread(env, { threadId, reason, tree: true });
+      return await env.store.registry.get(threadId);
+    },
     launch: async (request, parent) =>
       await launchThread(env, {
         prepared: await prepareThread(env, prepareChild(request, parent.threadId)),
@@ -96,10 +120,10 @@ function childStarter(
 }
 
 function prepareChild(
-  { directiveId, inputs, limits, model, hookCapabilities, isolation }: SpawnRequest,
+  { directiveId, inputs, limits, model, hookCapabilities, isolation, label }: SpawnRequest,
   parentThreadId: string,
 ): PrepareRequest {
-  const rest = { hookCapabilities, isolation, parentThreadId };
+  const rest = { hookCapabilities, isolation, label, parentThreadId };
   return compact({ directiveId, inputs, limits, model, ...rest });
 }
 
@@ -136,7 +160,8 @@ export interface ResumedRun extends ResumeRequest {
 /** Resumes a thread and runs it to its end in this process. */
 export async function runResumed(env: ThreadEnv, request: ResumedRun): Promise<ThreadResult> {
   const { runner, signal, onEvent, attention, ...resume } = request;
-  const { started, conversation, release } = await prepareResume(env, resume);
+  const isAttended = attention !== undefined;
+  const { started, conversation, release } = await prepareResume(env, { ...resume, isAttended });
   const names = started.plan.secret_inputs;
   const given = Object.entries(resume.secrets).filter(([name]) => names.includes(name));
   try {

@@ -45,6 +45,9 @@ export class Recorder {
   #shown: LogEvent | undefined;
   #signedMs: number;
   #isSigningSoon = false;
+  #isSyncingSoon = false;
+  /** The end of the part that is signed and durable. */
+  #durable: LogHead | undefined;
 
   constructor(options: RecorderOptions) {
     this.#options = options;
@@ -79,6 +82,11 @@ export class Recorder {
     this.#write(batch);
   }
 
+  /** Returns the end of the part that is signed and durable; undefined before the first sync. */
+  get durable(): LogHead | undefined {
+    return this.#durable;
+  }
+
   /** Signs everything so far. */
   sign(): void {
     this.flush();
@@ -88,13 +96,26 @@ export class Recorder {
 
   /** Signs everything so far and makes it durable. Returns the end of the part that is signed and durable. */
   async checkpoint(): Promise<LogHead> {
-    const { writer } = this.#options;
     this.flush();
-    const synced = writer.sync();
-    const { head } = writer;
+    const synced = this.#sync();
+    const { head } = this.#options.writer;
     this.#publishCheckpoint(synced);
     await this.settled();
     return head;
+  }
+
+  /**
+   * Signs everything so far and makes it durable, together with the next event that has to be durable if one comes in
+   * the same work, which spares a sync. A failure surfaces as one of a timer does.
+   */
+  checkpointSoon(): void {
+    if (this.#isSyncingSoon) return;
+    this.#isSyncingSoon = true;
+    setImmediate(() => {
+      const isDue = this.#isSyncingSoon && !this.#failure;
+      this.#isSyncingSoon = false;
+      if (isDue) this.#inBackground(() => this.#publishCheckpoint(this.#sync()));
+    });
   }
 
   /** Resolves once everything recorded so far that must be durable is durable, and subscribers were shown it. */
@@ -201,7 +222,22 @@ export class Recorder {
   }
 
   #syncIfDue(): void | Promise<void> {
-    return this.#options.writer.isSyncDue ? this.#options.writer.sync() : undefined;
+    return this.#options.writer.isSyncDue ? this.#sync() : undefined;
+  }
+
+  #sync(): void | Promise<void> {
+    const { writer } = this.#options;
+    const synced = writer.sync();
+    const { head } = writer;
+    this.#isSyncingSoon = false;
+    if (synced) return this.#noteDurable(synced, head);
+    this.#durable = head;
+    return undefined;
+  }
+
+  async #noteDurable(synced: Promise<void>, head: LogHead): Promise<void> {
+    await synced;
+    this.#durable = head;
   }
 
   #write(batch: readonly EventDraft[]): readonly LogEvent[] {

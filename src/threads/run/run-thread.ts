@@ -98,6 +98,8 @@ class ThreadRun {
   readonly #worktree: ThreadWorktree;
   #log: RunLog | undefined;
   #session: RunSession | undefined;
+  /** The last turn that ended, until the registry has its cost. */
+  #unreported: (LogEvent & { readonly event_type: 'cost' }) | undefined;
 
   constructor(env: ThreadEnv, { started, conversation }: Successor, options: RunOptions) {
     this.#env = env;
@@ -114,8 +116,9 @@ class ThreadRun {
     if (outcome.kind === 'handoff' && this.#log) {
       ({ outcome, successor } = await this.#handOff(outcome, this.#log.recorder));
     }
+    const { signal } = this.#cancellation;
+    const ended = await this.#worktree.end(outcome, this.#log?.recorder, signal);
     this.#cancellation.stop();
-    const ended = await this.#worktree.end(outcome, this.#log?.recorder);
     const { changes } = ended;
     const result = await finalizeThread(this.#env, {
       started: this.#started,
@@ -184,6 +187,7 @@ class ThreadRun {
     const before = this.#conversation ? await predecessorsOf(env, this.#started) : [];
     const tooling = await openTooling(env, this.#started, recorder, {
       starter,
+      approvals: env,
       earlier: this.#conversation && {
         threads: before,
         ends: async () => await childEnds(env, [...before, threadId]),
@@ -220,12 +224,13 @@ class ThreadRun {
     const { hooks, tools, inbox, approvals } = session;
     const { threadId, plan } = this.#started;
     const conversation = this.#conversation;
-    if (!conversation?.hold) recorder.record(announcement(this.#started));
+    if (!conversation?.hold) recorder.record(announcement(this.#started).map(repeatable));
     const request = { plan, hooks, tools, signal: this.#cancellation.signal };
     const opening = conversation
       ? await conversation.open({ ...request, recorder, writer })
       : await openingMessages(request);
-    recorder.record(opening.drafts);
+    // a thread that has not begun begins again
+    recorder.record(conversation ? opening.drafts : opening.drafts.map(repeatable));
     const pending = opening.pending ? toolCallsOf(opening.pending.answer) : [];
     const open = new Set(pending.map(({ call_id: id }) => id));
     recorder.record(await approvals.withdrawOthers(open));
@@ -260,20 +265,29 @@ class ThreadRun {
     return step.value;
   }
 
-  /** Appends drafts to the log. The registry gets the cost of each turn and, if the log is synced, its signed head. */
+  /** Appends drafts to the log. A turn that has ended is synced with the beginning of the next one. */
   async #write(recorder: Recorder, drafts: readonly EventDraft[]): Promise<readonly LogEvent[]> {
-    const { threadId, record, plan } = this.#started;
     const events = recorder.record(drafts.map((draft) => this.#artifacts.named(draft)));
     await recorder.settled();
     for (const event of events) {
       if (event.event_type !== 'cost') continue;
-      const head = await recorder.checkpoint();
-      const isSynced = plan.settings.durability !== 'off';
-      const progress = { cost: event.payload.total, ...(isSynced ? { head } : {}) };
-      const now = isoTime(this.#env.clock.now());
-      await this.#env.store.registry.heartbeat(threadId, record.epoch, now, progress);
+      this.#unreported = event;
+      recorder.checkpointSoon();
     }
+    await this.#reportTurn(recorder);
     return events;
+  }
+
+  /** Tells the registry the cost of a turn once the log has it for good and, if the log is synced, its signed head. */
+  async #reportTurn({ durable: head }: Recorder): Promise<void> {
+    const turn = this.#unreported;
+    if (!turn || !head || head.seq < turn.seq) return;
+    const { threadId, record, plan } = this.#started;
+    this.#unreported = undefined;
+    const isSynced = plan.settings.durability !== 'off';
+    const progress = { cost: turn.payload.total, ...(isSynced ? { head } : {}) };
+    const now = isoTime(this.#env.clock.now());
+    await this.#env.store.registry.heartbeat(threadId, record.epoch, now, progress);
   }
 
   #ports(recorder: Recorder, session: RunSession, opening: Opening): LoopPorts {
@@ -336,6 +350,11 @@ class ThreadRun {
       return { outcome: { kind: 'error', error: toRyeError(error).toJSON(), cost, last_text } };
     }
   }
+}
+
+/** Marks a draft that a crash may lose, because a thread that has not begun starts over. */
+function repeatable(draft: EventDraft): EventDraft {
+  return { ...draft, repeatable: true };
 }
 
 /** Returns the first events of a thread's log. */

@@ -1,5 +1,7 @@
 import { Children, type ChildrenOptions } from '../family/children.ts';
 import type { OpenTools, Process, Sources, ToolSession } from '../ports.ts';
+import type { SubjectEnv } from './approval-subject.ts';
+import { HookAsks } from './hook-asks.ts';
 import { HookRunner } from './hook-runner.ts';
 import type { Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
@@ -16,6 +18,8 @@ export interface ToolingOptions
     Pick<ToolSession, 'record' | 'keep'> {
   /** Values of secret inputs, by name; none by default. */
   readonly secrets?: Readonly<Record<string, string>>;
+  /** Finds out what people have to decide; undefined: nothing that hooks call has an effect. */
+  readonly approvals: SubjectEnv | undefined;
   /** Begins the ids of the hooks' calls; by default it names the run. */
   readonly callPrefix?: string;
   /** Replaces the tools, for hooks too. */
@@ -26,7 +30,7 @@ export async function openTooling(
   env: Process & Pick<Sources, 'items' | 'models' | 'tools'>,
   started: StartedThread,
   recorder: Recorder,
-  { record, keep, secrets = {}, wrap, callPrefix: prefix, ...rest }: ToolingOptions,
+  { record, keep, secrets = {}, wrap, approvals, callPrefix: prefix, ...rest }: ToolingOptions,
 ): Promise<Tooling> {
   const { plan, threadId } = started;
   const children = new Children({ parent: started, recorder, ...rest });
@@ -35,7 +39,17 @@ export async function openTooling(
   const tools = wrap?.(opened) ?? opened;
   const run = started.document.runs?.length ?? 1;
   const callPrefix = prefix ?? (run === 1 ? 'hook-' : `hook-${run}-`);
-  const hooks = new HookRunner({ env, plan, threadId, callPrefix, tools, children, recorder });
+  const asks = approvals && new HookAsks(approvals, started);
+  const hooks = new HookRunner({
+    env,
+    plan,
+    threadId,
+    callPrefix,
+    tools,
+    children,
+    recorder,
+    asks,
+  });
   children.attach(hooks);
   return { tools, hooks, children };
 }

@@ -7,14 +7,17 @@ interface RunEnd {
   readonly error?: ErrorInfo | null;
 }
 
-/** The end of a run that waits for people. */
-export function approvalPending(approvals: readonly string[]): ErrorInfo {
+/** The end of a run that waits for people, itself or through threads whose end it needs. */
+export function approvalPending(
+  approvals: readonly string[],
+  threads: readonly string[] = [],
+): ErrorInfo {
   const [first = ''] = approvals;
   return {
     code: 'approval_pending',
     message: `a person has to decide: ${approvals.join(', ')}`,
     hint: `Look at it with \`rye approvals show ${first}\`, then run \`rye approve ${first}\` or \`rye deny ${first} --comment TEXT\`.`,
-    details: { approvals },
+    details: { approvals, ...(threads.length === 0 ? {} : { threads }) },
   };
 }
 
@@ -24,7 +27,20 @@ export function isWaiting({ status, error }: RunEnd): boolean {
 }
 
 export function waitingOf(verdict: RunEnd): Pick<ThreadResult, 'waiting_for' | 'approvals'> {
-  const approvals = verdict.error?.details?.['approvals'];
-  if (!isWaiting(verdict) || !Array.isArray(approvals)) return {};
-  return { waiting_for: 'approval', approvals: approvals.map(String) };
+  if (!isWaiting(verdict)) return {};
+  return { waiting_for: 'approval', approvals: awaitedApprovals(verdict) };
+}
+
+/** Ids of the requests that a thread waits for, its own and those of the threads that it waits for. */
+export function awaitedApprovals({ error }: Pick<RunEnd, 'error'>): readonly string[] {
+  return textsOf(error?.details?.['approvals']);
+}
+
+/** Ids of the threads whose end a thread that waits for people needs. */
+export function awaitedThreads({ error }: Pick<RunEnd, 'error'>): readonly string[] {
+  return textsOf(error?.details?.['threads']);
+}
+
+function textsOf(value: unknown): readonly string[] {
+  return Array.isArray(value) ? value.map(String) : [];
 }

@@ -20,7 +20,7 @@ import type {
   Stored,
 } from '../ports.ts';
 import { appendAll } from '../recovery/continuation.ts';
-import { reexport } from '../run/finalize.ts';
+import { exportThread } from '../run/export-thread.ts';
 import { endIfFails, type StartedThread, startThread, writerOptions } from '../run/start.ts';
 import { planHash, planText } from '../stored-plan.ts';
 import { headerOf, type ImportedFrom, type ThreadDocument } from '../thread-document.ts';
@@ -132,7 +132,7 @@ export async function importThread(
     writeImport(env, { ...started, plan }, request),
   );
   try {
-    await reexport(env, plan, document);
+    await exportThread(env, plan, document);
   } catch (error) {
     env.onNotice(`thread ${threadId}: exporting the knowledge entry failed: ${messageOf(error)}`);
   }

@@ -4,6 +4,7 @@ import { isActive, type ThreadRecord } from '../../core/thread.ts';
 import { buildTree, entryByPrefix, isKnown } from '../../log/tree.ts';
 import { descendantsOf } from '../family/children.ts';
 import type { Stored } from '../ports.ts';
+import type { ThreadDocument } from '../thread-document.ts';
 import { partOf } from '../verified-log.ts';
 import { readVerified } from './edit.ts';
 import type { PastChange } from './file-history.ts';
@@ -38,8 +39,8 @@ type Events = readonly (LogEvent | UnknownEvent)[];
 interface Member {
   readonly threadId: string;
   readonly events: Events;
-  /** True if it worked in a worktree: only what was merged changed the project. */
-  readonly isIsolated: boolean;
+  /** `project`: its tools changed the project; `merge`: its merge alone did; `none`: it merged into another worktree. */
+  readonly reach: 'project' | 'merge' | 'none';
 }
 
 interface Moment {
@@ -101,9 +102,19 @@ async function membersOf(env: Stored, records: readonly ThreadRecord[]): Promise
     if ((await logs.size(threadId)) === undefined && !(await logs.isArchived(threadId))) continue;
     const { document, verdict } = await readVerified(env, threadId);
     const { events } = await logs.read(threadId, partOf(threadId, verdict));
-    members.push({ threadId, events, isIsolated: document.work_path !== undefined });
+    members.push({ threadId, events, reach: await reachOf(env, document) });
   }
   return members;
+}
+
+async function reachOf(
+  env: Stored,
+  { work_path: workPath, parent_thread_id: parentId }: ThreadDocument,
+): Promise<Member['reach']> {
+  if (workPath === undefined) return 'project';
+  if (parentId === null) return 'merge';
+  const parent = await env.files.readDocument(parentId);
+  return parent.work_path === undefined ? 'merge' : 'none';
 }
 
 /** Finds an entry in the thread that wrote it: later threads of a session have copies. */
@@ -162,7 +173,7 @@ interface MemberChanges {
 const HARMLESS: ReadonlySet<string> = new Set(['tool_search', 'skills/use']);
 
 function changesOf(
-  { threadId, events, isIsolated }: Member,
+  { threadId, events, reach }: Member,
   isAfter: (seq: number, time: number) => boolean,
 ): MemberChanges {
   const settled = settledCalls(events);
@@ -175,7 +186,7 @@ function changesOf(
     const facts = { thread_id: threadId, time, isUndone };
     if (isKnown(event, 'file_change')) {
       const { call_id: callId, ...change } = event.payload;
-      if (isIsolated && change.merged !== true) continue;
+      if (reach === 'none' || (reach === 'merge' && change.merged !== true)) continue;
       const end = settled.get(callId)?.find(({ seq }) => seq > event.seq);
       const isCertain = end?.payload.outcome === 'ok';
       changes.push({ ...change, ...facts, isCertain });
@@ -183,7 +194,7 @@ function changesOf(
       for (const change of event.payload.files) {
         changes.push({ ...change, ...facts, isCertain: false });
       }
-    } else if (isKnown(event, 'tool_call_start') && isUndone && !isIsolated) {
+    } else if (isKnown(event, 'tool_call_start') && isUndone && reach === 'project') {
       if (!mayChange(event.payload.tool)) continue;
       const { call_id, tool } = event.payload;
       unrecorded.push({ thread_id: threadId, call_id, tool });

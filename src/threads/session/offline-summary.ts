@@ -23,7 +23,8 @@ import {
   summaryText,
 } from '../../log/summary-prompt.ts';
 import { isKnown, pathTo, type SessionTree, type TreeEntry } from '../../log/tree.ts';
-import type { Process, Sources, Stored } from '../ports.ts';
+import type { ApprovalEnv } from '../approval-port.ts';
+import type { Configured, Process, Sources, Stored } from '../ports.ts';
 import { planAtLeaf } from '../prepare/plan-at-head.ts';
 import {
   type AskBeforeCompact,
@@ -39,6 +40,9 @@ import { openTooling } from '../run/tooling.ts';
 import { costOf, editLog, entryAt, firstDrafts, type LogEdit, type OpenEdit } from './edit.ts';
 import { NO_CHILDREN } from './replay-world.ts';
 
+/** The surroundings of the hooks and the model of an idle thread. */
+type OfflineEnv = Stored & Process & Sources & Configured & ApprovalEnv;
+
 /** The result of a compaction that a person started. */
 export type ManualCompaction =
   | {
@@ -51,7 +55,7 @@ export type ManualCompaction =
 
 /** Compacts the active branch of a thread that does not run, with its own model, hooks and budget. */
 export async function compactThread(
-  env: Stored & Process & Sources,
+  env: OfflineEnv,
   threadId: string,
   {
     instructions,
@@ -116,7 +120,7 @@ export interface SummarizedBranch {
  * that fails moves nothing; what it cost is booked.
  */
 export async function branchWithModelSummary(
-  env: Stored & Process & Sources,
+  env: OfflineEnv,
   threadId: string,
   { at, instructions, message, signal }: SummarizedBranch,
 ): Promise<readonly LogEvent[]> {
@@ -271,7 +275,7 @@ class Bill {
  * logged as in a running thread. They start no threads.
  */
 function offlineHooks(
-  env: Process & Sources,
+  env: OfflineEnv,
   { open, plan }: { readonly open: OpenEdit; readonly plan: ThreadPlan },
 ): AskBeforeCompact {
   return async (context, signal) => {
@@ -286,6 +290,7 @@ function offlineHooks(
     const callPrefix = `hook-at-${writer.head.seq}-`;
     const { hooks, tools } = await openTooling(env, ended, recorder, {
       starter: NO_CHILDREN,
+      approvals: env,
       callPrefix,
     });
     try {

@@ -164,6 +164,8 @@ function withExecute(tool: Tool, execute: (callId: string) => ToolOutput): Tool 
 /** Refuses to start children, for runs without outside effects. */
 export const NO_CHILDREN: ChildStarter = {
   run: () => Promise.reject(noThread()),
+  join: () => Promise.reject(noThread()),
+  withdraw: () => Promise.reject(noThread()),
   launch: () => Promise.reject(noThread()),
   launchTool: () => Promise.reject(noThread()),
 };

@@ -206,6 +206,7 @@ class Replay {
     const recorder = new Recorder({ writer, clock, deltas: 'off', onEvent });
     const tooling = await openTooling(this.#env, started, recorder, {
       starter: NO_CHILDREN,
+      approvals: undefined,
       wrap: (tools) => recordedTools(tools, recording.results, this.notRun),
     });
     const stop = new AbortController();
