@@ -291,5 +291,11 @@ export type { LaunchedThread } from './threads/ports.ts';
 export type { DirectiveRequest } from './threads/prepare/request.ts';
 export type { ReplayDifference } from './threads/session/replay-world.ts';
 export type { ImportedFrom, ThreadDocument } from './threads/thread-document.ts';
-export type { FromSchema, ToolContext, ToolOutput, ToolTraits } from './tools/tool.ts';
+export type {
+  AwaitedThreads,
+  FromSchema,
+  ToolContext,
+  ToolOutput,
+  ToolTraits,
+} from './tools/tool.ts';
 export type { FoundLock, GuardChange, Lock, Pin } from './trust/lock.ts';

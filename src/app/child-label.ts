@@ -1,48 +1,45 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isRecord, parseJson } from '../core/json.ts';
+import { inputsLabel, threadLabel } from '../core/label.ts';
 import type { ThreadRecord } from '../core/thread.ts';
 import { threadsFolder } from '../storage/open-registry.ts';
-import type { ThreadTreeNode } from './api/threads.ts';
 
-const MAX_VALUE = 40;
-const MAX_LABEL = 80;
+type Labeled = Pick<ThreadRecord, 'directive' | 'parent_id' | 'thread_id'>;
 
 /**
- * Adds to a child what it works on: its directive and its inputs, shortened, for display. The inputs come from its
- * thread.json, in which secrets are `***`. A thread without a parent stays as it is.
+ * Adds the label that the thread was started with. A child without one gets its directive and its inputs, shortened. They
+ * come from its thread.json, in which secrets are `***`. A thread without a parent and a label stays as it is.
  */
-export function withLabel<T extends ThreadRecord>(projectPath: string, thread: T): T {
-  if (thread.parent_id === null) return thread;
-  const { directive, thread_id: id } = thread;
-  const values = Object.values(inputsOf(join(threadsFolder(projectPath), id, 'thread.json')));
-  const texts = values.map((value) =>
-    cut(typeof value === 'string' ? value : (JSON.stringify(value) ?? ''), MAX_VALUE),
-  );
-  const label = [directive.split('/').at(-1), ...texts].join(' ').replaceAll(/\s+/g, ' ');
-  return { ...thread, label: cut(label.trim(), MAX_LABEL) };
+export function withLabel<T extends Labeled>(
+  projectPath: string,
+  thread: T,
+): T & { readonly label?: string } {
+  return { ...thread, ...labelOfThread(projectPath, thread) };
 }
 
-/** Adds the labels of all children below a node. */
-export function withLabels(projectPath: string, node: ThreadTreeNode): ThreadTreeNode {
-  return {
-    ...node,
-    thread: withLabel(projectPath, node.thread),
-    children: node.children.map((child) => withLabels(projectPath, child)),
-  };
+/** Returns the label of {@link withLabel} alone. */
+export function labelOfThread(projectPath: string, thread: Labeled): { readonly label?: string } {
+  const { directive, parent_id: parent, thread_id: id } = thread;
+  const file = join(threadsFolder(projectPath), id, 'thread.json');
+  const { label: own, inputs } = documentOf(file, { hasInputs: parent !== null });
+  if (typeof own === 'string') return { label: threadLabel(own) };
+  if (parent === null) return {};
+  return { label: inputsLabel(directive, isRecord(inputs) ? inputs : {}) };
 }
 
-function inputsOf(file: string): Record<string, unknown> {
+function documentOf(
+  file: string,
+  { hasInputs }: { readonly hasInputs: boolean },
+): Readonly<Partial<Record<'label' | 'inputs', unknown>>> {
   try {
-    const document = parseJson(readFileSync(file, 'utf8'));
-    const inputs = isRecord(document) ? document['inputs'] : undefined;
-    return isRecord(inputs) ? inputs : {};
+    const text = readFileSync(file, 'utf8');
+    // a list reads many of them, and most roots have no label
+    if (!hasInputs && !text.includes('"label"')) return {};
+    const document = parseJson(text);
+    return isRecord(document) ? document : {};
   } catch {
-    // a child of another store, or one that has not begun
+    // a thread of another store, or one that has not begun
     return {};
   }
-}
-
-function cut(text: string, length: number): string {
-  return text.length > length ? `${text.slice(0, length - 1)}…` : text;
 }

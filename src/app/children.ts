@@ -3,12 +3,13 @@ import { assertItemId } from '../core/ids.ts';
 import { cancelThread, killThread } from '../threads/family/cancel.ts';
 import { endQueued, handoverOf, launchThread } from '../threads/family/spawn.ts';
 
-import { waitThreads } from '../threads/family/wait.ts';
+import { type WaitedThread, waitThreads } from '../threads/family/wait.ts';
 import type { ThreadEnv } from '../threads/ports.ts';
 import { prepareThread } from '../threads/prepare/prepare.ts';
 import { prepareToolRun } from '../threads/prepare/tool-run.ts';
 import { runLaunched } from '../threads/run/lifecycle.ts';
 import type { ChildrenService } from './api/threads.ts';
+import { labelOfThread, withLabel } from './child-label.ts';
 import { openRecording } from './models.ts';
 import { foldPresets } from './presets.ts';
 import { threadEnv, threadPorts } from './thread-env.ts';
@@ -20,6 +21,7 @@ import type { Workspace } from './workspace.ts';
 export function threadChildren(workspace: Workspace): Omit<ChildrenService, 'tree' | 'stats'> {
   const opened = async () => await threadEnv(workspace, { allowUnsigned: false });
   const { registry } = workspace.store;
+  const { projectPath } = workspace.options;
   return {
     async launch(given, { leaves } = {}) {
       const request = foldPresets(workspace.preset, given);
@@ -61,15 +63,21 @@ export function threadChildren(workspace: Workspace): Omit<ChildrenService, 'tre
     wait: async (
       threadIds,
       { any = false, timeoutSeconds, signal = new AbortController().signal, onEnd, onLook } = {},
-    ) =>
-      await waitThreads(await opened(), {
+    ) => {
+      const { threads, ...report } = await waitThreads(await opened(), {
         threadIds,
         mode: any ? 'any' : 'all',
         timeoutMs: timeoutSeconds === undefined ? undefined : timeoutSeconds * 1000,
         signal,
-        onEnd,
+        onEnd: onEnd && ((thread) => onEnd(withLabel(projectPath, thread))),
         onLook,
-      }),
+      });
+      const labeled = threads.map(async (thread): Promise<WaitedThread> => {
+        const record = await registry.get(thread.thread_id);
+        return record ? { ...thread, ...labelOfThread(projectPath, record) } : thread;
+      });
+      return { ...report, threads: await Promise.all(labeled) };
+    },
     async cancel(threadId, { tree = false, reason = 'asked by a person' } = {}) {
       await assertRegistered(registry, threadId);
       return await cancelThread(await opened(), { threadId, tree, reason });

@@ -1,7 +1,8 @@
 import { RyeError } from '../core/errors.ts';
 import { didYouMean } from '../core/text.ts';
-import { readOverShipped } from '../items/config-fs.ts';
+import { readConfigFile, readOverShipped } from '../items/config-fs.ts';
 import type { FoundFile, Spaces } from '../items/spaces-fs.ts';
+import { parseApprovalPolicy } from '../policy/approvals.ts';
 import { parseRiskTable } from '../policy/risk.ts';
 import { parseCatalog } from '../providers/catalog.ts';
 import { parseServers } from '../tools/mcp/config.ts';
@@ -19,6 +20,9 @@ export async function checkOwnReader(file: FoundFile, spaces: Spaces): Promise<v
   } else if (id === 'agent/capability_risk') {
     const { value } = await readOverShipped(file, spaces);
     parseRiskTable(value, { path });
+  } else if (id === 'agent/approvals') {
+    const { value } = await readConfigFile(file);
+    parseApprovalPolicy(value, file.space, { path });
   } else if (id === 'mcp') {
     const { value } = await readOverShipped(file, spaces);
     const { servers, disclosure } = value;

@@ -16,6 +16,7 @@ export function gitWorktrees(options: WorktreesOptions): Worktrees {
       return {
         plan: async (id, result) => await worktrees.plan(id, result),
         open: async (worktree, patch) => await worktrees.open(worktree, patch),
+        isMade: async (worktree) => await worktrees.isMade(worktree),
         collect: async (worktree) => await worktrees.collect(worktree),
         merge: async (worktree, { plan, threadId, target, keep }) => {
           const path = join(projectPath, target);
@@ -37,6 +38,7 @@ export function gitWorktrees(options: WorktreesOptions): Worktrees {
     {
       plan: 'promise',
       open: 'promise',
+      isMade: 'promise',
       collect: 'promise',
       merge: 'promise',
       remove: 'promise',

@@ -98,11 +98,18 @@ export function idleGrants(
   });
 }
 
+/** Facts about the servers that grants name. */
+interface ServerFacts {
+  readonly mayConnect: boolean;
+  /** Returns why a file that names the server does not count; undefined if no such file is ignored. */
+  readonly ignored: (server: string) => RyeError | undefined;
+}
+
 /** Returns the grants that name a server that is not configured or fails, or a tool that its server does not offer. */
 export function lostServers(
   capabilities: readonly string[],
   { servers, tools }: Pick<OfferedTools, 'servers' | 'tools'>,
-  mayConnect: boolean,
+  { mayConnect, ignored }: ServerFacts,
 ): readonly UnavailableGrant[] {
   return capabilities.flatMap((capability) => {
     const server = namedServer(capability);
@@ -112,7 +119,8 @@ export function lostServers(
     const failed = servers.get(server);
     if (failed) return [{ capability, error: failed }];
     if (!servers.has(server)) {
-      return [{ capability, error: fault(`the MCP server ${server} is not configured`) }];
+      const error = ignored(server) ?? fault(`the MCP server ${server} is not configured`);
+      return [{ capability, error }];
     }
     const isThere = tools.some(({ id }) => coversTool([capability], id));
     if (!mayConnect || !isExact(capability) || isThere) return [];

@@ -23,7 +23,7 @@ import {
   readPins,
 } from '../trust/lock.ts';
 import type { AcceptedLock, LockReport } from './api/items.ts';
-import { approvalPolicies } from './approvals/policy.ts';
+import { assertApprovalPolicies } from './approvals/policy.ts';
 import { skillSpaces } from './skills.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -32,13 +32,15 @@ export const LOCK_FILE = '.ai/lock.json';
 
 /** The guards of a project as threads meet them. */
 export function projectGuards(workspace: Workspace, allowUnsigned: boolean): Guards {
+  let checked: GuardState | undefined;
   return {
     async check() {
       const facts = await readFacts(workspace);
+      checked = facts;
       const refusal = refusalOf(facts);
       if (refusal) throw refusal;
       // what an approval policy would ask must not run unasked
-      await approvalPolicies(workspace);
+      await assertApprovalPolicies(workspace);
       const ignored = [
         ...(await workspace.policyWarnings()),
         ...ignoredFiles(facts, allowUnsigned),
@@ -47,7 +49,8 @@ export function projectGuards(workspace: Workspace, allowUnsigned: boolean): Gua
       return ignored;
     },
     async remember() {
-      const facts = await readFacts(workspace);
+      // the thread obeys the files as they were checked: those are the ones to remember
+      const facts = checked ?? (await readFacts(workspace));
       if (guardChanges(facts).length === 0) remember(workspace, facts);
       adoptStatements(workspace);
     },

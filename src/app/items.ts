@@ -145,7 +145,7 @@ export class Items implements ItemsService {
       try {
         const found = spaces.find(type, id, { space });
         if (!found) continue;
-        problems.push(...(await problemsOf(found, spaces)), ...(await this.#reserved(found)));
+        problems.push(...(await problemsOf(found, spaces)), ...(await this.#refused(found)));
         problems.push(...olderFormWarning(found, items.check(found)));
       } catch (error) {
         // one file that cannot be read must not hide the problems of the others
@@ -178,7 +178,7 @@ export class Items implements ItemsService {
         modeOf: async (space) => await signingMode(spaces, space),
         validate: async (file) => [
           ...(await problemsOf(file, spaces)),
-          ...(await this.#reserved(file)),
+          ...(await this.#refused(file)),
         ],
       },
     );
@@ -232,7 +232,13 @@ export class Items implements ItemsService {
   }
 
   /** The problem of a tool file whose id belongs to a tool that is a part of rye. */
-  async #reserved({ type, id, path, space }: FoundFile): Promise<readonly Problem[]> {
+  /** Problems that depend on more than the file: on the tools that rye has, and on the keys that the user trusts. */
+  async #refused(file: FoundFile): Promise<readonly Problem[]> {
+    const { type, id, path, space } = file;
+    if (type === 'config' && id === 'agent/approvals') {
+      const { keyProblems } = await import('./approvals/policy.ts');
+      return await keyProblems(file, this.#workspace.keyring);
+    }
     if (type !== 'tool' || space === 'system') return [];
     const isTaken = (await this.#builtinTools()).some((tool) => tool.id === id);
     const message = `the id ${id} is reserved for a tool that is a part of rye, so this file is never used; rename it`;

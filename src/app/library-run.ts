@@ -32,7 +32,7 @@ export function startRun<O>(
     const id = await threadId;
     return id === null ? null : await deliveries.send(id, message, { mode });
   };
-  const onStarted = async (id: string): Promise<void> => {
+  const onStarted = async ({ thread_id: id }: { readonly thread_id: string }): Promise<void> => {
     for (const message of request.followUps ?? []) {
       await deliveries.send(id, message, { mode: 'follow-up' });
     }

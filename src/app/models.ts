@@ -15,6 +15,7 @@ import {
 } from '../providers/catalog.ts';
 import { missingVariables } from '../providers/endpoint.ts';
 import { LITERAL } from '../providers/literal/provider.ts';
+import { nothingToExecute } from '../providers/nothing-to-execute.ts';
 import { OPENAI } from '../providers/openai/provider.ts';
 import { PriceBook, priceRows, staleWarnings } from '../providers/price-book.ts';
 import {
@@ -31,7 +32,6 @@ import { recordingProvider, replayKind } from '../providers/replay/recording.ts'
 import {
   type ModelChoices,
   type ModelWish,
-  nothingToExecute,
   resolveFallbacks,
   resolveModel,
   stepProviderOf,
@@ -47,6 +47,8 @@ export interface ModelsOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
   readonly kinds: ProviderKinds;
+  /** Keeps what was read; absent: it is read again. */
+  readonly catalogs?: WeakMap<Config, Offer>;
 }
 
 /** The kinds of providers that rye ships; `replayFrom` is the recording that `replay` plays. */
@@ -61,7 +63,17 @@ export function modelsOf(workspace: Workspace, replayFrom?: string): Models {
     env: workspace.options.env,
     clock: workspace.clock,
     kinds: { ...shippedKinds(replayFrom), ...workspace.providers },
+    ...(replayFrom === undefined ? { catalogs } : {}),
   });
+}
+
+/** The models of each configuration, which is read once too. */
+const catalogs = new WeakMap<Config, Offer>();
+
+/** The catalog with its prices, and what of it can be used. */
+interface Offer {
+  readonly choices: ModelChoices;
+  readonly book: PriceBook;
 }
 
 const PROVIDERS = 'agent/providers/';
@@ -208,8 +220,17 @@ export class Models implements ModelSource {
   }
 
   async #readChoices(): Promise<ModelChoices> {
-    const { env, kinds } = this.#options;
+    const { catalogs: kept } = this.#options;
     const config = await this.#options.config();
+    const offer = kept?.get(config) ?? (await this.#readOffer(config));
+    kept?.set(config, offer);
+    this.#book = offer.book;
+    this.#catalog = offer.choices.catalog;
+    return offer.choices;
+  }
+
+  async #readOffer(config: Config): Promise<Offer> {
+    const { env, kinds } = this.#options;
     const names = config.names(PROVIDERS);
     const files = await Promise.all(
       names.map(
@@ -220,11 +241,9 @@ export class Models implements ModelSource {
       ),
     );
     const book = new PriceBook(Object.fromEntries(files), await config.load('agent/prices'));
-    this.#book = book;
     const catalog = parseCatalog(book.files(), kinds);
     const { provider } = await readSettings(config, 'agent/agent');
-    this.#catalog = catalog;
-    return {
+    const choices: ModelChoices = {
       catalog,
       kinds,
       usable: usableProviders(catalog, env),
@@ -235,6 +254,7 @@ export class Models implements ModelSource {
       defaultModel: provider?.model ?? undefined,
       order: provider?.order ?? [],
     };
+    return { choices, book };
   }
 }
 

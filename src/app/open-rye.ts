@@ -72,7 +72,10 @@ function itemsOf(workspace: Workspace): ItemsService {
     return new ToolCatalog(workspace, { allowUnsigned: false }).builtin();
   };
   return lazy<ItemsService>(
-    async () => new (await import('./items.ts')).Items(workspace, builtinTools),
+    async () => {
+      const { PersonalItems } = await import('./personal-items.ts');
+      return new PersonalItems(workspace, builtinTools);
+    },
     {
       list: 'promise',
       fetch: 'promise',
@@ -86,17 +89,27 @@ function itemsOf(workspace: Workspace): ItemsService {
   );
 }
 
-function keysOf({ keyring }: Workspace): KeysService {
+function keysOf(workspace: Workspace): KeysService {
+  const { keyring } = workspace;
+  /** Trust is for people: a thread that could move it could decide about itself. */
+  const asPerson = async <T>(act: () => Promise<T>): Promise<T> => {
+    const { assertOutsideThreads } = await import('./approvals/ancestry.ts');
+    await assertOutsideThreads(workspace.store, workspace.options.env, 'change keys');
+    return await act();
+  };
   return {
     init: async () => await keyring.init(),
     list: async () => keyring.list(),
     export: async () => keyring.export(),
     inspect: async (text, options = {}) => keyring.inspect(text, options),
-    trust: async (text, options = {}) => await keyring.trust(text, options),
-    untrust: async (keyId) => await keyring.untrust(keyId),
-    revoke: async (keyId, options = {}) => await keyring.revoke(keyId, options),
-    importRevocation: async (text) => await keyring.importRevocation(text),
-    rotate: async () => await keyring.rotate(),
+    trust: async (text, options = {}) =>
+      await asPerson(async () => await keyring.trust(text, options)),
+    untrust: async (keyId) => await asPerson(async () => await keyring.untrust(keyId)),
+    revoke: async (keyId, options = {}) =>
+      await asPerson(async () => await keyring.revoke(keyId, options)),
+    importRevocation: async (text) =>
+      await asPerson(async () => await keyring.importRevocation(text)),
+    rotate: async () => await asPerson(async () => await keyring.rotate()),
     publish: async () => await keyring.publish(),
   };
 }
@@ -104,7 +117,11 @@ function keysOf({ keyring }: Workspace): KeysService {
 function lockOf(workspace: Workspace): LockService {
   return {
     status: async () => (await import('./guards.ts')).reportGuards(workspace),
-    accept: async () => (await import('./guards.ts')).acceptGuards(workspace),
+    accept: async () => {
+      const { assertOutsideThreads } = await import('./approvals/ancestry.ts');
+      await assertOutsideThreads(workspace.store, workspace.options.env, 'accept files');
+      return await (await import('./guards.ts')).acceptGuards(workspace);
+    },
   };
 }
 
@@ -145,7 +162,7 @@ function childrenOf(workspace: Workspace): ChildrenService {
     ...lazy<Pick<ChildrenService, 'tree' | 'stats'>>(
       async () =>
         new (await import('./thread-list.ts')).ThreadTotals(
-          workspace.store.registry,
+          workspace.store,
           workspace.options.projectPath,
         ),
       { tree: 'promise', stats: 'promise' },

@@ -31,6 +31,7 @@ const RUN_OPTIONS: Readonly<Record<keyof RunRequest, true>> = {
   provider: true,
   limits: true,
   isolation: true,
+  label: true,
   raiseLimits: true,
   onlyTools: true,
   threadId: true,

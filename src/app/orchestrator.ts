@@ -5,6 +5,7 @@ import { compact, type JsonObject } from '../core/json.ts';
 import type { ThreadRecord } from '../core/thread.ts';
 import { regexFinds, regexProblem } from '../policy/regex.ts';
 import { cancelThread, killThread } from '../threads/family/cancel.ts';
+import { changesOf } from '../threads/family/changes.ts';
 import {
   assertDescendant,
   chainEnd,
@@ -17,10 +18,11 @@ import { waitThreads } from '../threads/family/wait.ts';
 import type { SessionChildren, ThreadEnv } from '../threads/ports.ts';
 import { runResumed } from '../threads/run/lifecycle.ts';
 import { readSigned } from '../threads/verified-log.ts';
-import type {
-  OrchestratorActions,
-  OrchestratorCall,
-  SendMessage,
+import {
+  type OrchestratorActions,
+  type OrchestratorCall,
+  type SendMessage,
+  ThreadsWait,
 } from '../tools/orchestrator/orchestrator.ts';
 
 import type { ToolContext } from '../tools/tool.ts';
@@ -56,20 +58,24 @@ type Looking =
 function lookingActions({ env, children }: OrchestratorScope): Pick<OrchestratorActions, Looking> {
   const { registry } = env.store;
   return {
-    wait_threads: async (call, context) =>
-      asJson(
-        await waitThreads(env, {
-          threadIds: await several(env, call, context),
-          mode: call.mode,
-          timeoutMs: call.timeoutSeconds === undefined ? undefined : call.timeoutSeconds * 1000,
-          signal: context.signal,
-          onEnd: async (record, run) => await children.learned(record, run),
-        }),
-      ),
+    wait_threads: async (call, context) => {
+      const { waiting, ...report } = await waitThreads(env, {
+        threadIds: await several(env, call, context),
+        mode: call.mode,
+        timeoutMs: call.timeoutSeconds === undefined ? undefined : call.timeoutSeconds * 1000,
+        signal: context.signal,
+        // a look without time to wait tells how things are
+        parks: call.timeoutSeconds !== 0,
+        onEnd: async (record, run) => await children.learned(record, run),
+      });
+      return waiting ? new ThreadsWait(waiting) : asJson(report);
+    },
     list_active: async (_call, { threadId }) => listing(await openDescendants(registry, threadId)),
     list_children: async (_call, { threadId }) => listing(await childrenOf(registry, threadId)),
-    get_status: async (call, context) =>
-      statusOf(await required(env, await one(env, call, context))),
+    get_status: async (call, context) => {
+      const record = await required(env, await one(env, call, context));
+      return { ...statusOf(record), ...withChanges(await changesOf(env, record)) };
+    },
     aggregate_results: async (call, context) => {
       const ids = await several(env, call, context);
       const records = await Promise.all(ids.map(async (id) => await chainEnd(registry, id)));
@@ -174,16 +180,24 @@ async function goOn(
   { env, children }: OrchestratorScope,
   call: OrchestratorCall,
   context: ToolContext,
-): Promise<JsonObject> {
+): Promise<JsonObject | ThreadsWait> {
   const threadId = await one(env, call, context);
-  const result = await runResumed(env, {
-    threadId,
-    message: call.message,
-    secrets: {},
-    runner: { allow_unsigned: false },
-    signal: context.signal,
-  });
+  const [awaited] = context.awaited ?? [];
+  const result =
+    awaited === undefined
+      ? await runResumed(env, {
+          threadId,
+          message: call.message,
+          secrets: {},
+          runner: { allow_unsigned: false },
+          signal: context.signal,
+        })
+      : await children.join(awaited, context.signal);
   const { thread_id, directive, status, outputs, error, cost, continuation_thread_id } = result;
+  if (result.waiting_for !== undefined) {
+    const { approvals = [] } = result;
+    return new ThreadsWait({ threads: [thread_id], approvals });
+  }
   const { registry } = env.store;
   const last = continuation_thread_id ?? thread_id;
   const run = await registry.runOf(last);
@@ -199,6 +213,7 @@ async function goOn(
       outputs,
       error: error && { code: error.code, message: error.message },
       cost,
+      changes: result.changes,
       continuation_thread_id,
     }),
   );
@@ -242,6 +257,10 @@ function listing(records: readonly ThreadRecord[]): JsonObject {
   };
 }
 
+function withChanges(changes: WorktreeChanges | undefined): JsonObject {
+  return changes ? { changes: asJson({ ...changes }) } : {};
+}
+
 function aggregate(
   ids: readonly string[],
   records: readonly (ThreadRecord | undefined)[],
@@ -250,12 +269,11 @@ function aggregate(
   const results = ids.map((id, index): JsonObject => {
     const record = records[index];
     if (!record) return { thread_id: id, status: 'not_found' };
-    const worktree = changes[index];
     return {
       ...statusOf(record),
       thread_id: id,
       final_thread_id: record.thread_id,
-      ...(worktree ? { changes: asJson({ ...worktree }) } : {}),
+      ...withChanges(changes[index]),
     };
   });
   const spend = records.reduce((sum, record) => sum + (record?.cost.spend ?? 0), 0);
@@ -267,16 +285,6 @@ function aggregate(
     failed: results.length - completed,
     spend: Math.round(spend * 1e6) / 1e6,
   };
-}
-
-/** Returns the changes in a thread's worktree; undefined if it was not isolated, or has no readable record. */
-async function changesOf(
-  { files }: ThreadEnv,
-  record: ThreadRecord | undefined,
-): Promise<WorktreeChanges | undefined> {
-  if (!record) return undefined;
-  const document = await files.readDocument(record.thread_id).catch(() => undefined);
-  return document?.changes;
 }
 
 /** A thread's events; none for one that ended before it ran. */

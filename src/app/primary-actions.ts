@@ -6,7 +6,7 @@ import { isPowerType } from '../items/signing-fs.ts';
 import type { LaunchedThread } from '../threads/ports.ts';
 import type { PrimaryActions } from '../tools/primary/actions.ts';
 import type { SearchKnowledge } from '../tools/search/search-tool.ts';
-import { errorOutput, type ToolOutput, textOutput } from '../tools/tool.ts';
+import { errorOutput, type ToolOutput, textOutput, waitingOutput } from '../tools/tool.ts';
 import { Items } from './items.ts';
 import { programItems } from './program/items.ts';
 import { searchItems } from './search.ts';
@@ -32,11 +32,16 @@ export function primaryActions(workspace: Workspace, scope: ToolScope | undefine
         limits: call.limitOverrides,
         ...(call.model === undefined ? {} : { model: call.model }),
         ...(call.isolation ? { isolation: call.isolation } : {}),
+        ...(call.label === undefined ? {} : { label: call.label }),
       };
       if (call.async) {
         return launchedOutput(await scope.children.launch(request));
       }
-      const result = await scope.children.run(request, context.signal);
+      const [awaited] = context.awaited ?? [];
+      const result =
+        awaited === undefined
+          ? await scope.children.run(request, context.signal)
+          : await scope.children.join(awaited, context.signal);
       return childOutput(result);
     },
     executeTool: async ({ itemId, parameters }) => {
@@ -84,7 +89,9 @@ function launchedOutput(launched: LaunchedThread): ToolOutput {
 
 /** A child's result as its parent's model reads it: always quoted data. */
 function childOutput(result: ThreadResult): ToolOutput {
-  const { thread_id, status, outputs, error, cost, changes } = result;
+  const { thread_id, status, outputs, error, cost, changes, waiting_for, approvals = [] } = result;
+  if (waiting_for !== undefined)
+    return waitingOutput({ threads: [thread_id], approvals, owned: true });
   const document: JsonObject = {
     thread_id,
     status,

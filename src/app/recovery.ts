@@ -1,6 +1,7 @@
 import { type ErrorInfo, RyeError, toRyeError } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
 import { isActive, type ThreadResult } from '../core/thread.ts';
+import { resumeWaitingAncestors } from '../threads/family/resume-process.ts';
 import { startQueued } from '../threads/family/spawn.ts';
 import type { ThreadEnv } from '../threads/ports.ts';
 import { collectThreads } from '../threads/recovery/gc.ts';
@@ -13,7 +14,9 @@ import {
   recoverThread,
 } from '../threads/recovery/recover.ts';
 import { assertIdle, rebuildThread, restoreThreads } from '../threads/recovery/repair.ts';
+import { checkedGrant } from '../threads/recovery/resume.ts';
 import { runResumed } from '../threads/run/lifecycle.ts';
+import { isWaiting } from '../threads/run/waiting.ts';
 import { extractThread } from '../threads/session/copied-thread.ts';
 import type {
   RecoveryReport,
@@ -22,6 +25,7 @@ import type {
   ResumeThreadRequest,
   RetentionReport,
 } from './api/threads.ts';
+import { assertOutsideThreads } from './approvals/ancestry.ts';
 import { attentionOf } from './approvals/attention.ts';
 import { refreshIndex } from './search.ts';
 import { readThreadConfig } from './settings.ts';
@@ -40,6 +44,10 @@ export class Recovery implements RecoveryService {
   async resume(request: ResumeThreadRequest): Promise<ThreadResult> {
     const { allowUnsigned = false, replayFrom, secrets = {}, fork = false, ...others } = request;
     const { attendant, ...rest } = others;
+    if (rest.refresh === true) {
+      const { store, options } = this.#workspace;
+      await assertOutsideThreads(store, options.env, 'refresh a plan');
+    }
     const env = await threadEnv(this.#workspace, { allowUnsigned, replayFrom });
     if (replayFrom !== undefined) await assertReplays(env, request.threadId);
     const onEvent = observer(env, request.onEvent);
@@ -75,6 +83,7 @@ export class Recovery implements RecoveryService {
         refused.push({ thread_id: one.thread_id, error: toRyeError(error).toJSON() });
       }
     }
+    for (const { thread_id: ended } of recovered) await resumeWaitingAncestors(env, ended);
     return { recovered, failures: [...failures, ...refused], resumed };
   }
 
@@ -111,10 +120,13 @@ async function assertReplays({ store }: ThreadEnv, threadId: string): Promise<vo
 /** Copies the path to an entry, or to the head of the last thread of the chain, into a new thread and returns its id. */
 async function forkThread(
   env: ThreadEnv,
-  { threadId, from }: ResumeThreadRequest,
+  { threadId, from, limits = {}, raiseLimits }: ResumeThreadRequest,
 ): Promise<string> {
   const last = (await env.store.registry.chain(threadId)).at(-1)?.thread_id;
   const source = from === undefined ? (last ?? threadId) : threadId;
+  // before the copy is made: a refusal leaves no thread
+  const planned = await env.files.readPlan(await env.files.readDocument(source));
+  checkedGrant(env, { planned, parent: undefined }, limits, raiseLimits);
   const { thread_id: id } = await extractThread(env, source, { at: from });
   env.onNotice(`thread ${id} is a fork of ${source}`);
   return id;
@@ -137,7 +149,7 @@ async function sweep(env: ThreadEnv, threadId: string | undefined): Promise<Reco
   return { recovered: [await recoverThread(env, threadId)], failures: [] };
 }
 
-/** A child resumes only while its parent runs; otherwise the parent decides when it resumes. */
+/** A child resumes only while its parent runs or waits for it; otherwise the parent decides when it resumes. */
 async function shouldResume(
   env: ThreadEnv,
   { thread_id: id, action }: RecoveredThread,
@@ -147,7 +159,7 @@ async function shouldResume(
   if (record?.error?.code !== 'thread_crashed') return false;
   if (record.parent_id === null) return true;
   const parent = await env.store.registry.get(record.parent_id);
-  return parent !== undefined && isActive(parent.status);
+  return parent !== undefined && (isActive(parent.status) || isWaiting(parent));
 }
 
 /**

@@ -37,6 +37,7 @@ export async function runTool(
     // a tool outside any thread starts no children
     children: {
       run: refuse,
+      join: refuse,
       launch: refuse,
       launchTool: refuse,
       learned: () => Promise.resolve(),

@@ -1,7 +1,8 @@
-import { dirname, extname, join, relative, sep } from 'node:path';
+import { dirname, extname, join, sep } from 'node:path';
 import { ITEM_TYPES, type ItemType, isItemType, type Space } from '../core/ids.ts';
 import { compact } from '../core/json.ts';
 import type {
+  FileFingerprint,
   IndexedHit,
   SearchAnswer,
   SearchDocument,
@@ -11,6 +12,7 @@ import type {
   SearchQuery,
 } from '../core/search.ts';
 import {
+  isUnchanged,
   MAX_TEXT,
   readHead,
   type ScannedItem,
@@ -257,8 +259,8 @@ function stateOf(workspace: Workspace, item: ScannedItem, bytes: Uint8Array, tex
 }
 
 /**
- * Reads new and changed files into the index and drops what is gone, for a bounded time. Costs one `lstat` for each item, and
- * one for each folder of thread exports. Returns the items other than exports by their
+ * Reads new and changed files into the index and drops what is gone, for a bounded time. Costs one `lstat` for each item and
+ * each folder of thread exports. Returns the items other than exports by their
  * paths, and how many changed files are left.
  */
 export async function refreshIndex(
@@ -297,11 +299,19 @@ async function refreshExports(
 ): Promise<number> {
   const { index } = workspace.store;
   const { files, changed, gone } = scanFolders(root, await index.folders(), workspace.clock.now());
-  if (changed.size === 0 && gone.length === 0) return 0;
   const touched = new Set([...changed.keys(), ...gone]);
   const known = await index.fingerprints({ folder: root, side: 'inside' });
-  const before = new Map([...known].filter(([path]) => touched.has(dirname(path))));
-  const found = files.flatMap((path) => exportAt(root, path) ?? []);
+  const edited: string[] = [];
+  const before = new Map<string, FileFingerprint>();
+  for (const [path, fingerprint] of known) {
+    const isListed = touched.size > 0 && touched.has(dirname(path));
+    // an editor may write into the file, which changes no folder
+    if (!isListed && isUnchanged(path, fingerprint)) continue;
+    before.set(path, fingerprint);
+    if (!isListed) edited.push(path);
+  }
+  if (touched.size === 0 && edited.length === 0) return 0;
+  const found = [...files, ...edited].flatMap((path) => exportAt(root, path) ?? []);
   const left = await take(index, scanItems(found, before), isOver);
   // folders are remembered once all of their files are indexed
   await index.updateFolders(left === 0 ? changed : new Map(), gone);
@@ -328,7 +338,10 @@ function exportsRoot(workspace: Workspace): string {
 /** The export of a thread that a path below the folder of exports names. */
 function exportAt(root: string, path: string): ScannedItem | undefined {
   if (!path.startsWith(root + sep) || !path.endsWith('.md')) return undefined;
-  const id = `${EXPORTS}/${relative(root, path).split(sep).join('/').slice(0, -'.md'.length)}`;
+  const id = `${EXPORTS}/${path
+    .slice(root.length + 1, -'.md'.length)
+    .split(sep)
+    .join('/')}`;
   return { type: 'knowledge', id, space: 'project', path, root };
 }
 

@@ -21,6 +21,7 @@ import {
   type ViewOptions,
   viewTree,
 } from '../log/tree-view.ts';
+import { type TurnFacts, turnFacts } from '../log/turn-facts.ts';
 import { signedPart } from '../threads/verified-log.ts';
 import type { FoldedContext, OpenedTree, SessionTreeReads, TreeView } from './api/trees.ts';
 import type { Workspace } from './workspace.ts';
@@ -52,6 +53,7 @@ export class SessionTreeReader implements SessionTreeReads {
       ...factsOf(parts, threadId),
       chain: parts.map(({ threadId: id }) => id),
       rows: (filter) => sessionRows(parts, { filter }),
+      turnOf: (entry) => parts.findLast(({ turns }) => turns.has(entry))?.turns.get(entry),
       isSent(entry) {
         const { part, leafId } = branchThrough(parts, entry);
         const key = `${part.threadId} ${leafId}`;
@@ -109,6 +111,7 @@ export class SessionTreeReader implements SessionTreeReads {
       after: handoff?.seq ?? 0,
       handoff,
       runs: runDividers(events),
+      turns: turnFacts(events),
     };
   }
 
@@ -144,6 +147,7 @@ export class SessionTreeReader implements SessionTreeReads {
 /** A thread of a session. */
 interface SessionPart {
   readonly threadId: string;
+  readonly turns: ReadonlyMap<string, TurnFacts>;
   readonly tree: SessionTree;
   readonly problems: readonly LogProblem[];
   /** Entries up to this seq are copies from the thread before. */

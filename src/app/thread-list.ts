@@ -2,7 +2,7 @@ import { existsSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { formatAge, isoTime } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
-import { isActive, isFinal, type ThreadRecord } from '../core/thread.ts';
+import { type CostedThread, isActive, isFinal, type ThreadRecord } from '../core/thread.ts';
 import { addFamilyCost, addShare, shareOf, toMicroUsd, totalTokens, toUsd } from '../core/usage.ts';
 import { openRegistry, threadsFolder } from '../storage/open-registry.ts';
 import { processOwners } from '../storage/owners.ts';
@@ -18,7 +18,7 @@ import type {
   ThreadsService,
   ThreadTreeNode,
 } from './api/threads.ts';
-import { withLabel, withLabels } from './child-label.ts';
+import { withLabel } from './child-label.ts';
 import { systemClock } from './system.ts';
 import { checkedPlaces, withUserEnv } from './user-space.ts';
 
@@ -89,9 +89,12 @@ export async function listThreads(
     : await Promise.all(
         (await registry.list(filter)).map((thread) => withFamily(registry, thread)),
       );
-  return threads.map((thread) =>
-    isCrashed(thread, owners) ? { ...thread, process_gone: true } : thread,
-  );
+  return threads.map((thread) => withProcess(thread, owners));
+}
+
+/** Marks an active thread whose process is gone. */
+export function withProcess<T extends CostedThread>(thread: T, owners: Owners): T {
+  return isCrashed(thread, owners) ? { ...thread, process_gone: true } : thread;
 }
 
 /** Lists only the last thread of each chain, with the cost of all its threads. */
@@ -175,17 +178,28 @@ async function recentThread(registry: Registry, part: string, position: number):
 /** Sums and trees over all threads of a project. */
 export class ThreadTotals implements Pick<ChildrenService, 'tree' | 'stats'> {
   readonly #registry: Registry;
+  readonly #owners: Owners;
   readonly #projectPath: string;
 
-  constructor(registry: Registry, projectPath: string) {
+  constructor({ registry, owners }: Pick<Store, 'registry' | 'owners'>, projectPath: string) {
     this.#registry = registry;
+    this.#owners = owners;
     this.#projectPath = projectPath;
   }
 
   async tree(threadId?: string): Promise<readonly ThreadTreeNode[]> {
     if (threadId !== undefined) await assertRegistered(this.#registry, threadId);
     const nodes = threadTree(await this.#registry.list({}), threadId);
-    return nodes.map((node) => withLabels(this.#projectPath, node));
+    return nodes.map((node) => this.#described(node));
+  }
+
+  /** Adds labels to a node and all below it, and marks those whose process is gone. */
+  #described({ thread, children, ...rest }: ThreadTreeNode): ThreadTreeNode {
+    return {
+      ...rest,
+      thread: withLabel(this.#projectPath, withProcess(thread, this.#owners)),
+      children: children.map((child) => this.#described(child)),
+    };
   }
 
   async stats(by: StatsKey = 'directive'): Promise<readonly ThreadStats[]> {

@@ -270,6 +270,11 @@ export async function unverifiedParts(
   }
 }
 
+/** A stream reads ahead, and a store may reuse a chunk by then. */
+async function* copied(chunks: AsyncIterable<Buffer>): AsyncIterable<Buffer> {
+  for await (const chunk of chunks) yield Buffer.from(chunk);
+}
+
 /** The lines of these parts, as they are on the disk: nothing in them is verified, and they may be no events at all. */
 export async function* unverifiedLines(
   { store }: Pick<Workspace, 'store'>,
@@ -278,7 +283,7 @@ export async function* unverifiedLines(
 ): AsyncIterable<UnverifiedLine> {
   for (const { file, from } of parts) {
     const range = file === LOG_FILE ? { from } : { from, file };
-    const input = Readable.from(store.logs.bytes(threadId, range));
+    const input = Readable.from(copied(store.logs.bytes(threadId, range)));
     let line = 0;
     for await (const text of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
       line += 1;

@@ -1,8 +1,5 @@
 import { isSecurityWarning, RyeError, toRyeError } from '../core/errors.ts';
 import { aliasOf } from '../core/ids.ts';
-import { assertIdentity } from '../items/binding.ts';
-import { readToolFiles, readToolMetadata } from '../items/tool-metadata-fs.ts';
-import type { VerifiedItems } from '../items/verified-fs.ts';
 import { parseBehavior } from '../loop/behavior.ts';
 import { coversTool, expandsTo, isExact } from '../policy/capability.ts';
 import { taintNote } from '../policy/risk.ts';
@@ -19,9 +16,8 @@ import { createBuiltinTools } from '../tools/builtin/builtin-tools.ts';
 import { FileMemory } from '../tools/builtin/options.ts';
 import { checkOutputs } from '../tools/directive-return.ts';
 import { chooseDisclosure } from '../tools/disclosure.ts';
-import { createItemTool } from '../tools/item/item-tool.ts';
 import { serverOfTool } from '../tools/mcp/mcp-tools.ts';
-import type { McpServers, OfferedTools } from '../tools/mcp/servers.ts';
+import type { OfferedTools } from '../tools/mcp/servers.ts';
 import {
   createOrchestratorTool,
   createSendMessageTool,
@@ -50,8 +46,9 @@ import {
   skippedTool,
   withoutCollisions,
 } from './granted-tools.ts';
+import { readItemTool } from './item-tools.ts';
 import { lateRiskCheck } from './late-risk.ts';
-import { mcpServers, openRemote, reachesServer } from './mcp/mcp.ts';
+import { ignoredServer, openRemote, PlacedServers, reachesServer } from './mcp/mcp.ts';
 import { messageSender, orchestratorActions } from './orchestrator.ts';
 import { primaryActions } from './primary-actions.ts';
 import {
@@ -86,12 +83,12 @@ export interface ToolsOptions {
 export class ToolCatalog implements ToolSource {
   readonly #workspace: Workspace;
   readonly #options: ToolsOptions;
-  readonly #mcp: McpServers;
+  readonly #mcp: PlacedServers;
 
   constructor(workspace: Workspace, options: ToolsOptions) {
     this.#workspace = workspace;
     this.#options = options;
-    this.#mcp = mcpServers(workspace);
+    this.#mcp = new PlacedServers(workspace);
   }
 
   async granted(
@@ -128,7 +125,10 @@ export class ToolCatalog implements ToolSource {
       ...this.#fixedTools(undefined),
       ...this.#workspace.spaces.list('tool'),
     ]);
-    const lost = lostServers(capabilities, remote, mayConnect);
+    const lost = lostServers(capabilities, remote, {
+      mayConnect,
+      ignored: (server) => ignoredServer(this.#workspace, server),
+    });
     const upFront = new Set(preloaded.map(({ id }) => id));
     const taint = taintNote(
       [...fixed.filter(({ id }) => !isPrimary(id)), ...items, ...remote.tools].map(
@@ -172,6 +172,7 @@ export class ToolCatalog implements ToolSource {
       ...(traits.needsTools ? {} : { memory: new FileMemory(behavior) }),
       builtin: builtinSettings(behavior, plan.settings, traits),
     };
+    const servers = this.#mcp.at(plan.work_path);
     const unlocked = new Set<string>();
     const granted = plan.tools.some(({ id }) => id === SKILLS_USE_ID)
       ? await this.#skills(capabilities)
@@ -197,12 +198,12 @@ export class ToolCatalog implements ToolSource {
         ...fixed,
         ...(await Promise.all(items.map(async ({ id }) => await this.#itemTool(id, scope)))),
       ],
-      remote: (tool) => withoutSecrets(this.#mcp.planned(tool), this.#secrets(scope)),
+      remote: (tool) => withoutSecrets(servers.planned(tool), this.#secrets(scope)),
       loadTool: async (id) => await this.#findItemTool(id, scope),
     });
     const remote = openRemote({
       workspace: this.#workspace,
-      servers: this.#mcp,
+      servers,
       offered,
       plan,
       traits,
@@ -238,7 +239,7 @@ export class ToolCatalog implements ToolSource {
     scope: ToolScope,
   ): Promise<{ readonly tool: Tool; readonly builtin: boolean }> {
     if (serverOfTool(id) !== undefined) {
-      const tool = withoutSecrets(await this.#mcp.find(id), this.#secrets(scope));
+      const tool = withoutSecrets(await this.#mcp.project.find(id), this.#secrets(scope));
       return { tool, builtin: false };
     }
     const alias = this.#workspace.spaces.find('tool', id) ? undefined : aliasOf('tool', id);
@@ -345,8 +346,8 @@ export class ToolCatalog implements ToolSource {
   ): Promise<OfferedTools> {
     const isReached = (server: string): boolean => reachesServer(capabilities, server);
     const offered = mayConnect
-      ? await this.#mcp.offered(isReached)
-      : await this.#mcp.unresolved(isReached);
+      ? await this.#mcp.project.offered(isReached)
+      : await this.#mcp.project.unresolved(isReached);
     return { ...offered, tools: offered.tools.filter(({ id }) => coversTool(capabilities, id)) };
   }
 
@@ -368,34 +369,9 @@ export class ToolCatalog implements ToolSource {
     scope: ToolScope | undefined,
     others: readonly string[] = [],
   ): Promise<Tool> {
-    const items: VerifiedItems = await this.#workspace.items(this.#options.allowUnsigned);
-    const item = items.load('tool', id, 'execute', others);
-    const metadata = await readToolMetadata(item.text, item.path);
-    assertIdentity({ type: 'tool', id, path: item.path }, { category: metadata.category });
-    if (metadata.unsupported) throw metadata.unsupported;
-    const tool = createItemTool(
-      {
-        id,
-        path: item.path,
-        kind: metadata.kind,
-        description: metadata.description,
-        inputSchema: metadata.inputSchema,
-        traits: metadata.traits,
-        env: metadata.env,
-        content: item.bytes,
-        sha256: item.sha256,
-        files: readToolFiles(item.path, metadata.files ?? {}),
-        ...(metadata.command ? { command: metadata.command } : {}),
-        ...(metadata.runtime ? { runtime: metadata.runtime } : {}),
-      },
-      {
-        env: this.#workspace.options.env,
-        sandbox: scope?.sandbox,
-        ...(scope?.allowDomains ? { allowDomains: scope.allowDomains } : {}),
-        resolveSecret: (name) => scope?.secrets[name],
-      },
-    );
-    scope?.admit?.(tool);
+    const items = await this.#workspace.items(this.#options.allowUnsigned);
+    const { env } = this.#workspace.options;
+    const tool = await readItemTool(items, id, { env, scope, others });
     return withoutSecrets(tool, this.#secrets(scope));
   }
 

@@ -163,7 +163,13 @@ export async function runHook(
     return { ...progress, fired: firedRecord(hook, { matched: true, duration_ms, outcome }) };
   }
   const { error, outcome } = failure;
-  const fired = firedRecord(hook, { matched: true, duration_ms, outcome, error: error.message });
+  const fired = firedRecord(hook, {
+    matched: true,
+    duration_ms,
+    outcome,
+    error: error.message,
+    ...(error.code === 'approval_required' ? { code: error.code } : {}),
+  });
   const { drafts, contents } = progress;
   return { drafts, contents, fired, failure: error };
 }

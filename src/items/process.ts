@@ -69,9 +69,18 @@ function readStep(child: XmlElement, draft: DirectiveDraft, within: readonly Pro
   addStep(draft, child.location, {
     name: name === '' ? `step_${draft.steps.length + 1}` : name,
     description: isStep ? stepDescription(child) : '',
-    calls: isStep ? calls.map((call) => isolated(call, child, draft.problems)) : calls,
+    calls: isStep
+      ? calls.map((call) => labeled(isolated(call, child, draft.problems), child))
+      : calls,
     ...(within.length === 0 ? {} : { within }),
   });
+}
+
+/** Gives the label of a step to a directive that it starts. */
+function labeled(call: ProcessCall, step: XmlElement): ProcessCall {
+  const label = step.attributes.get('label');
+  const isChild = call.primary === 'execute' && call.item_type === 'directive';
+  return label === undefined || !isChild ? call : { ...call, options: { label, ...call.options } };
 }
 
 /** Gives the isolation of a step to a directive that it starts. */

@@ -55,7 +55,7 @@ export interface Batch {
 /** Maximum bytes of a file that are indexed. */
 export const MAX_TEXT = 1024 * 1024;
 /** A batch ends at either of these. */
-const BATCH_FILES = 200;
+const BATCH_FILES = 500;
 const BATCH_BYTES = 8 * MAX_TEXT;
 
 /**
@@ -101,6 +101,12 @@ export function scanItems(
       }
     },
   };
+}
+
+/** True if a path still names a regular file with this fingerprint. */
+export function isUnchanged(path: string, { size, mtime_ms }: FileFingerprint): boolean {
+  const stats = lstatSync(path, { throwIfNoEntry: false });
+  return stats?.size === size && stats.mtimeMs === mtime_ms && stats.isFile();
 }
 
 /** The first bytes of a file and its fingerprint. */
@@ -286,8 +292,7 @@ const UNSETTLED = -1;
 
 /**
  * Finds the folders below `root` that gained, lost or replaced a file since the last scan. Costs one `lstat` per folder
- * and none per file. Works for trees whose files are only replaced as a whole, such as thread exports: editing a file in
- * place changes no folder.
+ * and none per file: a file that was edited in place changes no folder, so {@link isUnchanged} is asked about the others.
  */
 export function scanFolders(
   root: string,

@@ -15,8 +15,8 @@ import { compact, isRecord, type JsonObject } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
 import files from '../schemas/settings.json' with { type: 'json' };
 import type { SettingsFiles } from '../schemas/settings.ts';
-import { includes, parseCapability } from './capability.ts';
-import { evaluate, parseCondition } from './condition.ts';
+import { includes, meet, parseCapability } from './capability.ts';
+import { conditionPaths, evaluate, parseCondition } from './condition.ts';
 import { globMatches } from './glob.ts';
 
 const schema: CheckedSchema = files.properties['agent/approvals'];
@@ -151,9 +151,22 @@ function scopesOf(scope: ApprovalScope | ApprovalScope[] | undefined): readonly 
   return APPROVAL_SCOPES.slice(0, APPROVAL_SCOPES.indexOf(scope) + 1);
 }
 
+/** The members that conditions can name: `cost` is what the thread has used, `cost_left` the USD that it may still spend. */
+const FACTS = ['input', 'tool', 'capability', 'risk', 'cost', 'cost_left'];
+
 /** A condition of hooks over `input`, `cost` and the call, or `{argument, matches | above | below | equals}`. */
 function readCondition(raw: unknown, location: SourceLocation): Condition {
-  if (!isRecord(raw) || !Object.hasOwn(raw, 'argument')) return parseCondition(raw, location);
+  if (!isRecord(raw) || !Object.hasOwn(raw, 'argument')) {
+    const condition = parseCondition(raw, location);
+    // a path that never has a value would let every call through unasked
+    for (const path of conditionPaths(condition)) {
+      const [root = ''] = path.split('.');
+      if (FACTS.includes(root)) continue;
+      const hint = didYouMean(root, FACTS) ?? `Conditions know ${FACTS.join(', ')}.`;
+      throw invalid(`a condition names "${path}", which is unknown`, location, hint);
+    }
+    return condition;
+  }
   const { argument, ...test } = raw;
   const [[name, value] = ['', undefined], ...more] = Object.entries(test);
   const op = Object.hasOwn(TESTS, name) ? TESTS[name as keyof typeof TESTS] : undefined;
@@ -176,12 +189,25 @@ const TESTS = {
   in: 'in',
 } as const;
 
+/** Refuses a rule about which not enough of the approvers that it names may decide. */
 function assertQuorum(
-  { name, ask, quorum }: ApprovalRule,
+  rule: ApprovalRule,
   approvers: readonly PolicyApprover[],
   location: SourceLocation,
 ): void {
-  const keys = new Set(approversNamed(approvers, ask).map(({ key_id: key }) => key));
+  const { name, ask, quorum } = rule;
+  const named = approversNamed(approvers, ask);
+  const about = capabilityOfRule(rule);
+  const excluded = named.find(({ may }) => !may.some((pattern) => meet(pattern, about).length > 0));
+  if (excluded) {
+    const what = `${name} asks ${excluded.name}, whose \`may\` has nothing that the rule is about`;
+    throw invalid(
+      what,
+      location,
+      `Add the tool to \`may\` of ${excluded.name}, or ask another one.`,
+    );
+  }
+  const keys = new Set(named.map(({ key_id: key }) => key));
   if (keys.size >= quorum) return;
   throw invalid(
     `${name} needs ${quorum} approvers, and its names have ${keys.size} keys`,
@@ -189,6 +215,22 @@ function assertQuorum(
     'Name more approvers with different keys, or lower the quorum.',
   );
 }
+
+/** The pattern of the capabilities that a rule is about, as far as it is known before a call. */
+function capabilityOfRule({ capability, tool }: ApprovalRule): string {
+  if (capability !== undefined) return capability;
+  const isGlob = tool === undefined || /[*?[{]/.test(tool.replace(/\/\*\*?$/, ''));
+  // the primary tools act on items, whose capabilities are others
+  if (isGlob || PRIMARY.has(tool)) return 'rye.*';
+  return `rye.execute.tool.${tool.replace(/\*\*$/, '*').replaceAll('/', '.')}`;
+}
+
+const PRIMARY: ReadonlySet<string> = new Set([
+  'rye/execute',
+  'rye/fetch',
+  'rye/sign',
+  'rye/agent/limit',
+]);
 
 function approversNamed(
   approvers: readonly PolicyApprover[],

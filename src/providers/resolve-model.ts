@@ -295,7 +295,7 @@ function embeddedModel(name: string, choices: ModelChoices): PlannedModel | unde
 }
 
 /** True if it is never called without a key. */
-function needsKey({ apiKeyEnv, authTokenEnv, keyOptional }: ProviderConfig): boolean {
+export function needsKey({ apiKeyEnv, authTokenEnv, keyOptional }: ProviderConfig): boolean {
   return !keyOptional && (apiKeyEnv !== null || authTokenEnv !== null);
 }
 
@@ -314,37 +314,13 @@ function assertReady(provider: ProviderConfig, { usable, missing }: ModelChoices
   });
 }
 
-function variableOf({ apiKeyEnv, authTokenEnv, baseUrlEnv }: ProviderConfig): string {
+/** The variable of its key, else of its token or address; empty if it has none. */
+export function variableOf({ apiKeyEnv, authTokenEnv, baseUrlEnv }: ProviderConfig): string {
   return apiKeyEnv ?? authTokenEnv ?? baseUrlEnv ?? '';
 }
 
-/**
- * Why a directive without steps can't run on `literal`: `provider_key_missing` with every variable that could be set.
- */
-export function nothingToExecute(
-  { wanted = 'general', provider }: ModelWish,
-  { catalog }: ModelChoices,
-): RyeError {
-  const providers = Object.values(catalog);
-  const variables = [...new Set(providers.filter(needsKey).map(variableOf))];
-  const local = providers.filter((one) => !needsKey(one)).map(({ name }) => `--provider ${name}`);
-  const message =
-    provider === undefined
-      ? `no provider has a key for ${JSON.stringify(wanted)}, and the directive has no <process> steps that run without one`
-      : `the provider ${provider} executes <process> steps, and the directive has none`;
-  const ways = [
-    ...(variables.length === 0
-      ? []
-      : [`Set ${listed(variables)} in the environment or in ~/.ai/.env`]),
-    ...(local.length === 0 ? [] : [`pass ${listed(local)} for a server on this machine`]),
-  ];
-  return new RyeError('provider_key_missing', message, {
-    hint: `${ways.join(', or ')}.`,
-    details: { wanted, providers: providers.map(({ name }) => name), variables },
-  });
-}
-
-function listed(names: readonly string[]): string {
+/** Joins names for a sentence. */
+export function listed(names: readonly string[]): string {
   return names.length < 2
     ? names.join('')
     : `${names.slice(0, -1).join(', ')} or ${names.at(-1) ?? ''}`;

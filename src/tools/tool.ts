@@ -48,15 +48,42 @@ export interface ToolContext {
   readonly projectPath: string;
   /** Aborts when the call times out, the thread is cancelled or its duration is used up. */
   readonly signal: AbortSignal;
+  /** Threads that this call already waited for when its run was suspended; absent: the call has just started. */
+  readonly awaited?: readonly string[];
   /** Live output for people; bounded and best effort. */
   progress(text: string): void;
 }
+
+/** Context of the tools of rye itself, which can ask people. */
+export interface CallContext extends ToolContext {
+  /**
+   * Puts a question to a person while the call runs, and waits as long as a person may be there to answer. Aborting the
+   * signal withdraws it. Absent: no person can be asked.
+   */
+  ask?(question: Question, signal: AbortSignal): Promise<QuestionEnd>;
+}
+
+/** The end of a question that a running call asked. */
+export type QuestionEnd =
+  | { readonly kind: 'answered'; readonly answer: JsonValue }
+  | { readonly kind: 'declined' | 'cancelled' };
 
 export interface ToolOutput {
   readonly content: readonly ContentBlock[];
   readonly is_error: boolean;
   /** Structured facts for programs: literal steps, hooks and parents read them. */
   readonly data?: JsonObject;
+  /** Set if the call has not ended: the threads that it waits for wait for people. The other members do not count. */
+  readonly waiting?: AwaitedThreads;
+}
+
+/** Threads that cannot continue before people have decided. */
+export interface AwaitedThreads {
+  readonly threads: readonly string[];
+  /** Ids of the requests. */
+  readonly approvals: readonly string[];
+  /** The call runs the threads itself, so that nothing needs them if it ends. */
+  readonly owned?: true;
 }
 
 /**
@@ -81,13 +108,15 @@ export interface Tool {
   question?(input: JsonObject): Question;
   /** Paths that the call writes, relative to the project; calls of a batch that share one run one by one. */
   writes?(input: JsonObject): readonly string[];
-  execute(input: JsonObject, context: ToolContext): Promise<ToolOutput>;
+  execute(input: JsonObject, context: CallContext): Promise<ToolOutput>;
 }
 
 /** A question to a person, with the JSON Schema of its answer. */
 export interface Question {
   readonly text: string;
   readonly schema: JsonObject;
+  /** The asker, such as `MCP server deploy`. Default: the model. */
+  readonly source?: string;
 }
 
 /** A call resolved to what will really run. The gates judge this, never what the model wrote. */
@@ -113,6 +142,11 @@ export interface ToolSet {
 
 export function textOutput(text: string, data?: JsonObject): ToolOutput {
   return { content: [{ type: 'text', text }], is_error: false, ...(data ? { data } : {}) };
+}
+
+/** The output of a call that ends once these threads have ended. */
+export function waitingOutput(waiting: AwaitedThreads): ToolOutput {
+  return { ...textOutput('The threads that this call waits for wait for people.'), waiting };
 }
 
 export function errorOutput(text: string, data?: JsonObject): ToolOutput {

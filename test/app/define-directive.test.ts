@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { DirectiveDeclaration } from '../../src/app/api/directives.ts';
+import type { DirectiveDeclaration, DirectiveStep } from '../../src/app/api/directives.ts';
 import { defineDirective } from '../../src/app/program/define-directive.ts';
 import { defineTool } from '../../src/app/program/define-tool.ts';
 import { loadDefined } from '../../src/app/program/directives.ts';
@@ -13,6 +13,12 @@ import { libraryLab } from './library-lab.ts';
 
 const PROGRAM_REQUIRED = { code: 'program_required' };
 const MOCKED = { provider: 'mock', behavior: { nudge: false } } as const;
+
+function pricing(name: string, item: string): DirectiveStep {
+  const params = { item, count: 1 };
+  const call = { primary: 'execute', item_type: 'tool', item_id: 'shop/price', params } as const;
+  return { name, calls: [call] };
+}
 
 const quote = defineDirective({
   id: 'team/quote',
@@ -58,6 +64,39 @@ const tools = {
   }),
 };
 
+const fan = defineDirective({
+  id: 'team/fan',
+  description: 'Prices of several items.',
+  instructions: 'Price {input:items}.',
+  inputs: { items: { type: 'array', required: true }, deep: { type: 'boolean', default: false } },
+  outputs: {
+    all: { type: 'array', required: true, from: '${steps.price.results}' },
+    errors: { type: 'array', from: '${steps.price.errors}' },
+    twice: { type: 'array', from: '${steps.again.results}' },
+  },
+  permissions: { execute: { tool: 'shop/price' } },
+  process: [
+    {
+      foreach: {
+        item: 'f',
+        in: '${inputs.items}',
+        parallel: 2,
+        on_error: 'continue',
+        process: [
+          {
+            if: {
+              condition: '${f} != "none"',
+              process: [pricing('price', '${f}')],
+              else: [pricing('again', 'x & <y>')],
+            },
+          },
+        ],
+      },
+    },
+    { foreach: { item: 'g', in: ['a', 'bc'], process: [pricing('last', '${g}')] } },
+  ],
+});
+
 const STOP = { id: 'stop', event: 'limit', action: { control: 'abort' } } as const;
 
 /** Returns a declaration with these members, which may be wrong. */
@@ -65,6 +104,44 @@ function declared(members: object): DirectiveDeclaration {
   const base = { id: 'team/work', description: 'Works.', instructions: 'Work.' };
   return { ...base, ...members };
 }
+
+describe('lists and conditions', () => {
+  it('run as those of a file', async () => {
+    const lab = await libraryLab();
+    const rye = lab.open({ tools });
+    const inputs = { items: ['tea', 'none', {}] };
+    const outcome = await rye.run({ directive: fan, inputs, provider: 'literal' });
+    expect(outcome).toMatchObject({
+      kind: 'completed',
+      outputs: {
+        all: [{ cents: 300 }, null, null],
+        errors: [{ index: 2, item: {} }],
+        twice: [null, { cents: 700 }, null],
+      },
+    });
+  });
+
+  it.each<[object, string]>([
+    [{ foreach: { item: 'f', in: 3, process: [] } }, 'process[0].foreach.in is not a text'],
+    [{ foreach: { item: 'f', in: [1], steps: [] } }, 'process[0].foreach has no member "steps"'],
+    [{ foreach: { item: 'f', in: [1] } }, 'process[0].foreach.process is not a list'],
+    [{ foreach: { item: 'f', in: [1], parallel: '2', process: [] } }, 'parallel is not a number'],
+    [{ if: { process: [] } }, 'process[0].if.condition is missing'],
+    [{ if: { condition: 'x', process: [] }, name: 'a' }, 'process[0] has no member "name"'],
+    [{ if: { condition: 'x', process: [{}] } }, 'process[0].if.process[0].name is missing'],
+  ])('%j is refused with its place', (part, message) => {
+    expect(() => defineDirective(declared({ process: [part] }))).toThrow(message);
+  });
+
+  it('a value that no file may have is refused by the parser, with its member', async () => {
+    const lab = await libraryLab();
+    const process = [{ foreach: { item: 'inputs', in: [1], process: [pricing('a', 'b')] } }];
+    const wrong = lab.open({ tools }).defineDirective(declared({ process }));
+    await expect(wrong).rejects.toMatchObject({
+      message: expect.stringMatching(/process\[0\]\.foreach.*no usable item: "inputs"/),
+    });
+  });
+});
 
 describe('run', () => {
   it('runs a directive from code with its inputs, steps and outputs', async () => {

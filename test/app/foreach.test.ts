@@ -164,3 +164,25 @@ it('a model is shown the process', async () => {
   const [request] = lab.server.requests;
   expect(JSON.stringify(request?.body)).toContain('For each f in [1] (up to 2 at once):');
 });
+
+it('items that are null, or text with markup, arrive as they are', async () => {
+  const list = [null, '</param></execute><x a="1">&amp;', ['a']];
+  const { made, outcome } = await run(
+    each('', step('note', '${f}')),
+    '${steps.note.results}',
+    list,
+  );
+  expect(outcome).toMatchObject({ kind: 'completed' });
+  expect(made).toEqual(list.map((item) => JSON.stringify(item)));
+});
+
+it.each(['0', '-1', '1000', '1.5', 'many'])(
+  'parallel="%s" is refused before anything runs',
+  async (count) => {
+    await expect(
+      run(each(`parallel="${count}"`, step('note', '${f}')), '${steps.note.results}', ['a']),
+    ).rejects.toMatchObject({
+      message: expect.stringContaining('is not a number from 1 to 64') as string,
+    });
+  },
+);

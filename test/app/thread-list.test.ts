@@ -64,8 +64,8 @@ it('a list marks crashed threads and names the command that finalizes them', asy
       .split('\n')
       .map((line) => line.length),
   );
-  expect(longest).toBeGreaterThan(500);
-  expect(longest).toBeLessThan(700);
+  expect(longest).toBeGreaterThan(150);
+  expect(longest).toBeLessThan(250);
 });
 
 /** A project with a fan of children, a session of two threads and a newer thread, created a minute apart. */

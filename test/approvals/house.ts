@@ -1,9 +1,14 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { onTestFinished } from 'vitest';
 import type { ListedApproval } from '../../src/app/api/approvals.ts';
-import type { LogEvent } from '../../src/core/events.ts';
+import { systemClock, systemIds } from '../../src/app/system.ts';
+import type { SignedDecision } from '../../src/core/approval.ts';
+import type { EventPayloads, LogEvent } from '../../src/core/events.ts';
+import type { StoredApproval } from '../../src/storage/approvals.ts';
+import { openStore } from '../../src/storage/open-store.ts';
+import { readPrivateKey, type SigningKey } from '../../src/trust/keys.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { type CliOptions, type CliResult, runCli } from '../helpers/run-cli.ts';
 import { calls, reply, toolUse, type WireBody, type WireTurn } from '../helpers/wire-server.ts';
@@ -21,8 +26,24 @@ export interface House extends Lab {
   until(threadId: string, status: string): Promise<void>;
   log(threadId: string): readonly LogEvent[];
   file(name: string): string | undefined;
-  /** Signs an approval policy; `me` is the user. */
-  policy(file: object): void;
+  /** Signs an approval policy; `me` is the user, and `people` are the others. */
+  policy(file: object, people?: readonly Person[]): void;
+  /** Another person, whose key the user trusts for `purposes`, and who trusts the user's key. */
+  person(name: string, purposes?: string): Promise<Person>;
+  /** Runs a directive until a call asks. */
+  asks(name?: string): Promise<{ readonly threadId: string; readonly id: string }>;
+  /** The row of a request. */
+  row(id: string): Promise<StoredApproval>;
+  /** Records a signed decision as a program that can write to the database does. */
+  plant(id: string, ...signed: readonly SignedDecision[]): Promise<void>;
+}
+
+/** A person with a separate home and key, at work in the same project. */
+export interface Person {
+  readonly name: string;
+  readonly home: string;
+  readonly key: SigningKey;
+  readonly cli: House['cli'];
 }
 
 /** A bash call that leaves a mark, so that it is seen how often it ran. */
@@ -30,10 +51,14 @@ export function marks(file: string): ReturnType<typeof toolUse> {
   return toolUse('rye_bash', { command: `echo ran >> ${file}` });
 }
 
-const PUSHER = directive('pusher', {
-  permissions:
-    '<execute><tool ask="true" reason="It pushes.">rye/bash</tool></execute><execute><tool>rye/file-system/*</tool></execute><acknowledge risk="elevated">Pushes.</acknowledge>',
-});
+/** A directive that asks before each command. */
+export function pusher(name: string, spend = '0.10'): string {
+  return directive(name, {
+    limits: `turns="6" spend="${spend}"`,
+    permissions:
+      '<execute><tool ask="true" reason="It pushes.">rye/bash</tool></execute><execute><tool>rye/file-system/*</tool></execute><acknowledge risk="elevated">Pushes.</acknowledge>',
+  });
+}
 
 /** Opens a house whose model gives these answers in order, then reports that it is done. */
 export async function house(...turns: readonly WireTurn[]): Promise<House> {
@@ -45,7 +70,7 @@ export async function house(...turns: readonly WireTurn[]): Promise<House> {
     bodies.push(body);
     return script.shift() ?? reply('done');
   });
-  lab.signed('directives/pusher.md', PUSHER);
+  lab.signed('directives/pusher.md', pusher('pusher'));
   const cli: House['cli'] = async (args, { env = {}, ...rest } = {}) =>
     await runCli(args, { cwd: lab.project, env: { ...lab.env, ...env }, ...rest });
   const json: House['json'] = async (args, code = 0) => {
@@ -56,6 +81,18 @@ export async function house(...turns: readonly WireTurn[]): Promise<House> {
       );
     }
     return JSON.parse(result.stdout) as Record<string, unknown>;
+  };
+  const inStore = async <T>(
+    work: (store: ReturnType<typeof openStore>) => Promise<T | undefined>,
+  ): Promise<T> => {
+    const store = openStore({ projectPath: lab.project, clock: systemClock, ids: systemIds });
+    try {
+      const found = await work(store);
+      if (found === undefined) throw new Error('the store has no such request');
+      return found;
+    } finally {
+      store.close();
+    }
   };
   const made = {
     bodies,
@@ -73,15 +110,43 @@ export async function house(...turns: readonly WireTurn[]): Promise<House> {
         await delay(100);
       }
     },
-    log: (threadId: string) =>
-      readFileSync(join(lab.project, '.ai/state/threads', threadId, 'transcript.jsonl'), 'utf8')
-        .trim()
-        .split('\n')
-        .slice(1)
-        .map((line) => JSON.parse(line) as LogEvent),
-    policy: (file: object) => {
-      const approvers = { me: { key: lab.key().keyId } };
+    log: (threadId: string) => readLog(lab.project, threadId),
+    policy: (file: object, people: readonly Person[] = []) => {
+      const others = people.map(({ name, key }) => [name, { key: key.keyId }]);
+      const approvers = { me: { key: lab.key().keyId }, ...Object.fromEntries(others) };
       lab.signed('config/agent/approvals.yaml', `${JSON.stringify({ approvers, ...file })}\n`);
+    },
+    person: async (name: string, purposes = 'approve') => {
+      const home = join(lab.home, '..', name);
+      mkdirSync(home);
+      const own: House['cli'] = async (args, options = {}) =>
+        await cli(args, { ...options, env: { ...options.env, HOME: home } });
+      const must = async (run: Promise<CliResult>): Promise<string> => {
+        const { code, stdout, stderr } = await run;
+        if (code !== 0) throw new Error(`${name}: exit ${String(code)}\n${stdout}${stderr}`);
+        return stdout;
+      };
+      await must(own(['keys', 'init']));
+      const [mine, theirs] = [join(home, 'owner.pem'), join(home, 'own.pem')];
+      writeFileSync(mine, await must(cli(['keys', 'export'])));
+      writeFileSync(theirs, await must(own(['keys', 'export'])));
+      await must(own(['keys', 'trust', mine, '--owner', 'owner', '--for', 'sign,approve', '-y']));
+      await must(cli(['keys', 'trust', theirs, '--owner', name, '--for', purposes, '-y']));
+      const pem = readFileSync(join(home, '.ai/config/keys/signing/private_key.pem'), 'utf8');
+      return { name, home, key: readPrivateKey(pem, name), cli: own };
+    },
+    asks: async (name = 'pusher') => {
+      const result = await json(['run', name], 8);
+      const [id = ''] = result['approvals'] as readonly string[];
+      return { threadId: String(result['thread_id']), id };
+    },
+    row: async (id: string) => await inStore(async ({ approvals }) => await approvals.get(id)),
+    plant: async (id: string, ...all: readonly SignedDecision[]) => {
+      await inStore(async ({ approvals }) => {
+        const now = new Date().toISOString();
+        for (const signed of all) await approvals.decide(id, signed, now);
+        return true;
+      });
     },
     file: (name: string) => {
       const path = join(lab.project, name);
@@ -89,6 +154,25 @@ export async function house(...turns: readonly WireTurn[]): Promise<House> {
     },
   };
   return Object.assign(lab, made);
+}
+
+/** The events of a thread's log. */
+export function readLog(project: string, threadId: string): readonly LogEvent[] {
+  return readFileSync(join(project, '.ai/state/threads', threadId, 'transcript.jsonl'), 'utf8')
+    .trim()
+    .split('\n')
+    .slice(1)
+    .map((line) => JSON.parse(line) as LogEvent);
+}
+
+/** The payloads of one type in a log. */
+export function payloads<T extends keyof EventPayloads>(
+  events: readonly LogEvent[],
+  type: T,
+): readonly EventPayloads[T][] {
+  return events.flatMap((event) =>
+    event.event_type === type ? [event.payload as EventPayloads[T]] : [],
+  );
 }
 
 export { calls, reply, toolUse };

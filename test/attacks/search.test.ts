@@ -1,4 +1,4 @@
-import { rmSync, symlinkSync } from 'node:fs';
+import { mkdirSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { describe, expect, it } from 'vitest';
@@ -12,6 +12,12 @@ function editIndex(lab: Lab, sql: string, ...parameters: readonly unknown[]): vo
   const database = new Database(lab.path('state/index.db'));
   database.prepare(sql).run(...parameters);
   database.close();
+}
+
+/** Searches in a project that has state, so that the index is kept on the disk. */
+async function indexed(lab: Lab, query: string): Promise<void> {
+  mkdirSync(lab.path('state'), { recursive: true });
+  await lab.rye().items.search('all', query);
 }
 
 async function shown(lab: Lab, query: string): Promise<string> {
@@ -31,7 +37,7 @@ describe('An index that was edited by hand', () => {
       expected: 'note | Note | deploy on sunny days | signed',
       run: async (lab) => {
         lab.signed('knowledge/note.md', `${HEAD}deploy on sunny days`);
-        await lab.rye().items.search('all', 'sunny');
+        await indexed(lab, 'sunny');
         editIndex(
           lab,
           `INSERT OR REPLACE INTO documents_fts (rowid, title, tags, id, body)
@@ -46,7 +52,7 @@ describe('An index that was edited by hand', () => {
       run: async (lab) => {
         const secret = lab.write('~/.ai/.env', 'TOKEN=pelican');
         lab.signed('knowledge/note.md', `${HEAD}pelican`);
-        await lab.rye().items.search('all', 'pelican');
+        await indexed(lab, 'pelican');
         editIndex(lab, "UPDATE documents SET key = ? WHERE id = 'note'", secret);
         rmSync(lab.path('knowledge/note.md'));
         return await shown(lab, 'pelican');
@@ -57,7 +63,7 @@ describe('An index that was edited by hand', () => {
       expected: '',
       run: async (lab) => {
         lab.signed('knowledge/secret.md', `${HEAD}pelican`);
-        await lab.rye().items.search('all', 'pelican');
+        await indexed(lab, 'pelican');
         editIndex(lab, "UPDATE documents SET id = 'public/note' WHERE id = 'secret'");
         return await shown(lab, 'pelican');
       },

@@ -300,7 +300,7 @@ describe('recovery', () => {
   });
 
   it('refuses a log that was truncated after the checkpoint of an earlier turn', async () => {
-    const later = await killedBehind('append cost+checkpoint', 2);
+    const later = await killedBehind('append turn_started+checkpoint', 3);
     const cut = (file: string): void => {
       const log = readFileSync(file);
       const firstCost = log.indexOf('"event_type":"cost"');

@@ -11,8 +11,8 @@ interface Mutant extends Mistake {
   readonly name: string;
 }
 
-const RUNS = 'src/storage/sqlite/delivery-runs.ts';
-const ATTEMPTS = 'src/storage/sqlite/delivery-attempts.ts';
+const RUNS = 'src/storage/sql/delivery-runs.ts';
+const ATTEMPTS = 'src/storage/sql/delivery-attempts.ts';
 const STEER = 'src/policy/steer.ts';
 
 const HARMLESS: Mutant = {
@@ -62,14 +62,14 @@ const MUTANTS: readonly Mutant[] = [
   {
     name: 'the newest first',
     file: ATTEMPTS,
-    from: 'return openDeliveries(database, threadId).find(',
-    to: 'return openDeliveries(database, threadId).findLast(',
+    from: 'return (yield* openDeliveries(threadId)).find(',
+    to: 'return (yield* openDeliveries(threadId)).findLast(',
   },
   {
     name: 'the run of a dead owner stays open',
     file: RUNS,
-    from: '  if (run) {\n    settleRun(',
-    to: '  if (run && epoch < 0) {\n    settleRun(',
+    from: '  if (run) {\n    yield* settleRun(',
+    to: '  if (run && epoch < 0) {\n    yield* settleRun(',
   },
   {
     name: 'no second look at the steer point',
@@ -79,7 +79,7 @@ const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'an owner that has lost the thread continues',
-    file: 'src/storage/sqlite/delivery-rows.ts',
+    file: 'src/storage/sql/delivery-rows.ts',
     from: 'if (row?.epoch === epoch) return;',
     to: 'if (row) return;',
   },

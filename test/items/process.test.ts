@@ -209,6 +209,19 @@ it('reads the isolation of a call, and gives that of a step to the directives th
   ]);
 });
 
+it('gives the label of a step to the directives that it starts', () => {
+  const { steps } = parse(`<process>
+    <step name="a" label="look at \${f}"><execute item_type="directive" item_id="d" /></step>
+    <step name="b" label="x"><execute item_type="tool" item_id="t" /></step>
+    <execute item_type="directive" item_id="e" label="an input" />
+  </process>`);
+  expect(steps.map(({ calls: [first] }) => [first?.options, first?.params])).toEqual([
+    [{ label: 'look at ${f}' }, {}],
+    [undefined, {}],
+    [undefined, { label: 'an input' }],
+  ]);
+});
+
 it.each([
   ['<execute item_type="tool" item_id="t" isolation="worktree" />', 'only a directive'],
   ['<execute item_type="directive" item_id="d" isolation="chroot" />', 'unknown isolation'],

@@ -113,7 +113,7 @@ describe('scanItems', () => {
   }
 
   it('gives every file to an empty index, in order and in batches', async () => {
-    const items = Array.from({ length: 250 }, (_, at) =>
+    const items = Array.from({ length: 550 }, (_, at) =>
       item(`d/${at}`, `---\ntitle: T${at}\n---\n`),
     );
     const result = scanItems(items, new Map());
@@ -123,9 +123,9 @@ describe('scanItems', () => {
       sizes.push([batch.length, left]);
       titles.push(...batch.map(({ title }) => title));
     }
-    expect(result).toMatchObject({ total: 250, changedCount: 250, removed: [] });
+    expect(result).toMatchObject({ total: 550, changedCount: 550, removed: [] });
     expect(sizes).toEqual([
-      [200, 50],
+      [500, 50],
       [50, 0],
     ]);
     expect(titles).toEqual(items.map((_, at) => `T${at}`));

@@ -81,6 +81,8 @@ export interface DecidedApproval extends ListedApproval {
   readonly missing: number;
   /** True if a process was started that resumes the thread. */
   readonly resumed: boolean;
+  /** The thread runs under another key, whose owner resumes it: under yours the decision would not apply. */
+  readonly awaits_owner?: true;
 }
 
 /** The evidence about a request: what its log has, and whether each signature is good. */

@@ -2,6 +2,7 @@ import type { BehaviorOptions } from '../../core/behavior.ts';
 import type { Risk, Verb } from '../../core/capability.ts';
 import type { Condition, ControlAction, HookDeclaration, HookEvent } from '../../core/hook.ts';
 import type { ItemType } from '../../core/ids.ts';
+import type { IsolationKind, IsolationResult } from '../../core/isolation.ts';
 import type { JsonObject, JsonValue } from '../../core/json.ts';
 import type { PartialLimits } from '../../core/limits.ts';
 import type { ProcessCall, ThreadPlan, ValueType } from '../../core/plan.ts';
@@ -52,7 +53,40 @@ export interface DirectiveStep {
   readonly name: string;
   readonly description?: string;
   readonly calls: readonly DirectiveCall[];
+  /** `worktree`: a directive that the step starts works in its own git worktree. */
+  readonly isolation?: IsolationKind;
+  /** The use of its changes. Default: `patch`. */
+  readonly isolation_result?: IsolationResult;
 }
+
+/** Runs its parts for each item of a list. */
+export interface DirectiveForeach {
+  readonly foreach: {
+    /** Name of the item, such as `f` for `${f}`. */
+    readonly item: string;
+    /** The list, or a reference to one, such as `${inputs.files}`. */
+    readonly in: string | readonly JsonValue[];
+    /** Items at once, from 1 to 64. Default: 1. */
+    readonly parallel?: number;
+    /** Default: `fail`. */
+    readonly on_error?: 'fail' | 'continue';
+    readonly process: readonly DirectivePart[];
+  };
+}
+
+/** Runs its parts on a condition. */
+export interface DirectiveIf {
+  readonly if: {
+    /** Such as `${inputs.deep} == true`. */
+    readonly condition: string;
+    readonly process: readonly DirectivePart[];
+    /** Runs otherwise. */
+    readonly else?: readonly DirectivePart[];
+  };
+}
+
+/** A part of a process. */
+export type DirectivePart = DirectiveStep | DirectiveForeach | DirectiveIf;
 
 export interface DirectiveModel {
   readonly tier?: string;
@@ -128,8 +162,8 @@ export interface DirectiveDeclaration<
   readonly behavior?: BehaviorOptions;
   readonly context?: DirectiveKnowledge;
   readonly hooks?: readonly DirectiveHook[];
-  /** Steps that run without a model. */
-  readonly process?: readonly DirectiveStep[];
+  /** Steps, lists and conditions that run without a model. */
+  readonly process?: readonly DirectivePart[];
 }
 
 type ValueOf<D> = D extends { readonly enum: readonly (infer E)[] }

@@ -32,8 +32,6 @@ export interface ToolRunResult {
 
 /** A thread of a list. */
 export interface ListedThread extends CostedThread {
-  /** It should be running, and its process has ended without finishing it. */
-  readonly process_gone?: true;
   /** In a list of sessions: the threads of one that was handed off, from the first. */
   readonly chain?: readonly string[];
 }
@@ -130,7 +128,7 @@ export interface WaitOptions {
   readonly timeoutSeconds?: number | undefined;
   readonly signal?: AbortSignal;
   /** Called with each thread once, when it has ended. */
-  readonly onEnd?: (thread: ThreadRecord) => void;
+  readonly onEnd?: (thread: ThreadRecord & { readonly label?: string }) => void;
   /** Called whenever the registry may have changed. */
   readonly onLook?: () => Promise<void> | void;
 }

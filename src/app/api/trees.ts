@@ -8,6 +8,7 @@ import type { ContextSettings } from '../../log/context.ts';
 import type { TreeEntry } from '../../log/tree.ts';
 import type { TreeFilter } from '../../log/tree-filter.ts';
 import type { TreeDivider, TreeRow } from '../../log/tree-view.ts';
+import type { TurnFacts } from '../../log/turn-facts.ts';
 import type { ImportedSession, ImportOptions } from '../../pi/import-file.ts';
 import type { PiProblem } from '../../pi/session.ts';
 import type { UnrecordedCall } from '../../threads/session/file-events.ts';
@@ -15,7 +16,13 @@ import type { ManualCompaction } from '../../threads/session/offline-summary.ts'
 import type { ReplayOptions, ReplayReport } from '../../threads/session/replay.ts';
 import type { FileUndo, UndoneFile, UndoRequest } from '../../threads/session/undo.ts';
 
-export { childThreadOf, type DirectiveTask, taskOf } from '../../log/entry-text.ts';
+export {
+  childThreadOf,
+  type DeliveredText,
+  type DirectiveTask,
+  deliveryOf,
+  taskOf,
+} from '../../log/entry-text.ts';
 export { holds, shortKind, TREE_FILTERS, wordsOf } from '../../log/tree-filter.ts';
 export type {
   ContextSettings,
@@ -31,6 +38,7 @@ export type {
   TreeEntry,
   TreeFilter,
   TreeRow,
+  TurnFacts,
   UndoneFile,
   UndoRequest,
   UnrecordedCall,
@@ -55,6 +63,8 @@ export interface OpenedTree extends Omit<TreeView, 'rows'> {
   rows(filter: TreeFilter): readonly TreeRow[];
   /** True if the context of the branch that the entry is on holds the entry. */
   isSent(entry: string): boolean;
+  /** The price and the time of an answer of the model, by its entry; undefined for other entries. */
+  turnOf(entry: string): TurnFacts | undefined;
 }
 
 export interface BranchOptions {

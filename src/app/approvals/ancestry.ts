@@ -13,34 +13,50 @@ interface Ancestor {
 
 const MAX_DEPTH = 256;
 
+/** Acts that are for people alone, as a refusal names them. */
+type PersonalAct = 'decide' | 'change keys' | 'accept files' | 'sign' | 'refresh a plan';
+
 /**
- * Refuses to decide inside a thread: if a process above this one runs a thread, or was started by a tool of one. A new
+ * Refuses an act inside a thread: if a process above this one runs a thread, or was started by a tool of one. A new
  * session and an empty environment change neither. Throws `approval_refused`.
  */
 export async function assertOutsideThreads(
   { registry, owners }: Pick<Store, 'registry' | 'owners'>,
   env: Readonly<Record<string, string | undefined>>,
+  act: PersonalAct = 'decide',
 ): Promise<void> {
-  const own = env['RYE_THREAD_ID'];
-  if (own !== undefined && own !== '') throw refused(own);
-  const above = ancestors(process.ppid);
-  const marked = above.find(({ threadId }) => threadId !== undefined);
-  if (marked?.threadId !== undefined) throw refused(marked.threadId);
+  const above = assertOutsideTools(env, act);
   const pids = new Set(above.map(({ pid }) => pid));
   for (const record of await registry.list({ active: true })) {
     const owner = owners.ofRecord(record);
     const pid = owner && owners.pidOf(owner);
     if (!owner || pid === undefined || !pids.has(pid)) continue;
-    if (owners.state(owner) === 'alive') throw refused(record.thread_id);
+    if (owners.state(owner) === 'alive') throw refused(record.thread_id, act);
   }
 }
 
-function refused(threadId: string): RyeError {
+/**
+ * Refuses an act in a process that a tool of a thread started, without a look at the registry. Returns the processes above
+ * this one.
+ */
+export function assertOutsideTools(
+  env: Readonly<Record<string, string | undefined>>,
+  act: PersonalAct,
+): readonly Ancestor[] {
+  const own = env['RYE_THREAD_ID'];
+  if (own !== undefined && own !== '') throw refused(own, act);
+  const above = ancestors(process.ppid);
+  const marked = above.find(({ threadId }) => threadId !== undefined);
+  if (marked?.threadId !== undefined) throw refused(marked.threadId, act);
+  return above;
+}
+
+function refused(threadId: string, act: PersonalAct): RyeError {
   return new RyeError(
     'approval_refused',
-    `this process was started by the thread ${threadId}: a thread cannot decide`,
+    `this process was started by the thread ${threadId}: a thread cannot ${act}`,
     {
-      hint: 'Decide in your own shell, outside of the thread.',
+      hint: 'Do it in your own shell, outside of the thread.',
       details: { thread_id: threadId },
     },
   );

@@ -9,7 +9,7 @@ export function approvalEnv(workspace: Workspace): ApprovalEnv['approvals'] {
   return {
     policies: async () => await approvalPolicies(workspace),
     keys: workspace.keyring,
-    describe: async (call) => describeCall(workspace.options.projectPath, call),
-    notify: (requested) => void notifyPeople(workspace, requested),
+    describe: async (call, folder) => describeCall(folder, call),
+    notify: async (requested) => await notifyPeople(workspace, requested),
   };
 }

@@ -16,9 +16,8 @@ export async function notifyPeople(
   requested: RequestedApproval,
 ): Promise<void> {
   try {
-    for (const { notify } of await approvalPolicies(workspace)) {
-      for (const one of notify) await tell(workspace, one, requested);
-    }
+    const all = (await approvalPolicies(workspace)).flatMap(({ notify }) => notify);
+    await Promise.all(all.map(async (one) => await tell(workspace, one, requested)));
   } catch (error) {
     workspace.notice(`a notification about an approval failed: ${messageOf(error)}`);
   }
@@ -59,6 +58,7 @@ async function runCommand(
       env: plain,
       stdio: ['pipe', 'ignore', 'ignore'],
       timeout: TIMEOUT_MS,
+      killSignal: 'SIGKILL',
     });
     child.once('error', reject);
     child.once('exit', (code) =>

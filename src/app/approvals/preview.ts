@@ -1,4 +1,5 @@
-import { readFileSync, realpathSync, statSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { closeSync, openSync, readFileSync, readSync, realpathSync, statSync } from 'node:fs';
 import { resolve, sep } from 'node:path';
 import type { ApprovalPreview, ApprovalSubject } from '../../core/approval.ts';
 import { systemCodeOf } from '../../core/errors.ts';
@@ -6,7 +7,6 @@ import { isRecord, type JsonObject } from '../../core/json.ts';
 import { diffOf } from '../../export/html/diff.ts';
 import type { ReviewedCall } from '../../loop/ports.ts';
 import { applyEdit } from '../../tools/builtin/edit.ts';
-import { sha256Hex } from '../../trust/keys.ts';
 
 /** Characters of a preview; the input is logged whole beside it. */
 const MAX_CHARS = 64 * 1024;
@@ -26,16 +26,16 @@ export function describeCall(projectPath: string, { tool, input, need }: Reviewe
     return { preview: { title: 'Question', format: 'question', text, schema }, files: [] };
   }
   const paths = writtenBy(tool, input);
+  const files = paths.map((path) => ({ path, sha256: hashOf(projectPath, path) }));
   const before = new Map(paths.map((path) => [path, readBytes(projectPath, path)]));
-  const files = paths.map((path) => {
-    const bytes = before.get(path);
-    return { path, sha256: bytes === undefined ? null : sha256Hex(bytes) };
-  });
   const [path] = paths;
   const after = path === undefined ? undefined : contentAfter(tool.id, input, before.get(path));
-  if (path !== undefined && after !== undefined) {
+  const isNew = files.at(0)?.sha256 === null;
+  // a long file is bound by its hash, but not compared
+  const isComparable = path !== undefined && (isNew || before.get(path) !== undefined);
+  if (isComparable && after !== undefined) {
     const old = before.get(path)?.toString('utf8') ?? '';
-    const title = `${before.get(path) === undefined ? 'Create' : 'Change'} ${path}`;
+    const title = `${isNew ? 'Create' : 'Change'} ${path}`;
     return { preview: { title, format: 'diff', text: cut(diffText(old, after)) }, files };
   }
   const { command, url } = input;
@@ -58,13 +58,37 @@ function writtenBy(tool: ReviewedCall['tool'], input: JsonObject): readonly stri
   }
 }
 
-/** The bytes of a file of the project now; undefined if there is none, or if its content is not for people to be shown. */
+const PIECE_BYTES = 1024 * 1024;
+
+/** The SHA-256 of a file of the project now, of any size; null if there is none. */
+function hashOf(projectPath: string, path: string): string | null {
+  const real = realFile(projectPath, path);
+  if (real === undefined) return null;
+  const file = openSync(real, 'r');
+  try {
+    const hash = createHash('sha256');
+    const piece = Buffer.alloc(PIECE_BYTES);
+    for (let read = readSync(file, piece); read > 0; read = readSync(file, piece)) {
+      hash.update(piece.subarray(0, read));
+    }
+    return hash.digest('hex');
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** The bytes of a file of the project now; undefined if there is none, or if it is too long to be compared. */
 function readBytes(projectPath: string, path: string): Buffer | undefined {
+  const real = realFile(projectPath, path);
+  return real !== undefined && statSync(real).size <= MAX_BYTES ? readFileSync(real) : undefined;
+}
+
+/** The real path of a regular file of the project; undefined if there is none. */
+function realFile(projectPath: string, path: string): string | undefined {
   try {
     const real = realpathSync(resolve(projectPath, path));
     const isInside = real.startsWith(realpathSync(projectPath) + sep);
-    const { size } = statSync(real);
-    return isInside && size <= MAX_BYTES ? readFileSync(real) : undefined;
+    return isInside && statSync(real).isFile() ? real : undefined;
   } catch (error) {
     if (systemCodeOf(error) === undefined) throw error;
     return undefined;

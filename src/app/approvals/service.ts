@@ -1,9 +1,10 @@
-import type { ApprovalDecision, ApprovalState } from '../../core/approval.ts';
+import type { ApprovalDecision, ApprovalState, SignedDecision } from '../../core/approval.ts';
 import { isoTime } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
 import { compact, type JsonObject } from '../../core/json.ts';
 import { decisionProblem, judgeDecisions } from '../../policy/approval-judgement.ts';
 import type { StoredApproval } from '../../storage/store.ts';
+import { chainEnd } from '../../threads/family/children.ts';
 import { resumeInBackground } from '../../threads/family/resume-process.ts';
 import { plainDecisions } from '../../threads/run/approval-history.ts';
 import { validateInput } from '../../tools/schema.ts';
@@ -28,6 +29,9 @@ import { listedApproval } from './listed.ts';
 import { verifyApproval } from './verify.ts';
 
 const LOOK_MS = 500;
+/** Time in which the process that resumes a thread takes it; a slower one is not waited for. */
+const TAKEN_MS = 10_000;
+const TAKEN_LOOK_MS = 30;
 
 /** The requests of a project, for the people who decide them. */
 export class ApprovalRequests implements ApprovalsService {
@@ -61,40 +65,36 @@ export class ApprovalRequests implements ApprovalsService {
     await assertOutsideThreads(store, options.env);
     const found = await this.#find(request.id);
     assertGenuine(found);
-    const { id, thread_id: threadId } = found.request;
     const key = keyring.signer();
     const now = clock.now();
-    const decision: Omit<ApprovalDecision, 'key_id'> = compact({
-      format: 1 as const,
-      approval_id: id,
-      thread_id: threadId,
-      request_sha256: found.request_sha256,
-      decision: request.decision,
-      scope: request.scope ?? 'once',
-      constraints: compact({
-        until: request.forMs === undefined ? undefined : isoTime(now + request.forMs),
-        uses: request.uses,
-        spend_usd: request.spendUsd,
-      }),
-      comment: request.comment ?? '',
-      input: request.input,
-      answer: request.answer,
-      decided_at: isoTime(now),
-    });
+    const decision = decisionOf(found, request, now);
     const isOver = found.state !== 'pending' || isoTime(now) >= found.request.expires_at;
     if (!isOver) await this.#assertFits(found, { ...decision, key_id: key.keyId });
     const signed = signDecision(decision, key);
-    const stored = (await store.approvals.decide(id, signed, isoTime(now))) ?? found;
-    if (isOver) throw over(found, isoTime(now));
+    const fault = isOver ? undefined : decisionFault(signed, found.request, keyring);
+    if (fault !== undefined) throw notCounted(found, `${fault}: ${key.keyId}`);
+    const stored = (await store.approvals.decide(found.request.id, signed, isoTime(now))) ?? found;
+    // another person may have decided since it was read
+    if (isOver || isLate(stored, signed)) throw over(stored, isoTime(now));
+    return await this.#settle(stored, request.resume !== false, isoTime(now));
+  }
+
+  /** Closes a request that its decisions decide, and resumes its thread. */
+  async #settle(stored: StoredApproval, mayResume: boolean, now: string): Promise<DecidedApproval> {
+    const { store, keyring } = this.#workspace;
+    const { id, thread_id: threadId, worker_key_id: worker } = stored.request;
     const judgement = judgeDecisions(stored, plainDecisions(this.#counted(stored)));
     const { state } = judgement;
     const isDecided = state !== 'pending';
-    if (state !== 'pending') await store.approvals.close(id, state, isoTime(now));
-    const resumed = isDecided && request.resume !== false && (await this.#resume(threadId));
+    if (state !== 'pending') await store.approvals.close(id, state, now);
+    // under another key it would be another run, to which the decision does not apply
+    const isOwn = worker === keyring.signer().keyId;
+    const resumed = isDecided && isOwn && mayResume && (await this.#resume(threadId));
     return {
       ...this.#listed((await store.approvals.get(id)) ?? stored),
       missing: judgement.state === 'pending' ? judgement.missing : 0,
       resumed,
+      ...(isDecided && !isOwn ? { awaits_owner: true as const } : {}),
     };
   }
 
@@ -138,13 +138,9 @@ export class ApprovalRequests implements ApprovalsService {
   async #assertFits(found: StoredApproval, decision: ApprovalDecision): Promise<void> {
     const { keyring } = this.#workspace;
     const problem = decisionProblem(found, decision);
-    if (problem !== undefined) {
-      const names = found.request.approvers.map(({ name, key_id: key }) => `${name} (${key})`);
-      throw new RyeError('approval_invalid', `${found.request.id} cannot be decided: ${problem}`, {
-        hint: `Approvers are ${names.join(', ') || 'none'}; scopes are ${found.request.scopes.join(', ')}.`,
-      });
-    }
-    const { input, answer } = decision;
+    if (problem !== undefined) throw notCounted(found, problem);
+    const { input, answer, constraints } = decision;
+    assertBounds(constraints);
     if (decision.decision === 'answer') {
       const schema = found.preview.schema ?? {};
       await assertMatches({ answer: schema }, { answer: answer ?? null }, 'the answer');
@@ -162,12 +158,12 @@ export class ApprovalRequests implements ApprovalsService {
     return plan.tools.find(({ id }) => id === request.tool)?.input_schema;
   }
 
-  #counted({ decisions }: StoredApproval) {
+  #counted({ decisions, request }: StoredApproval) {
     const { keyring } = this.#workspace;
     return decisions
       .filter(({ late }) => !late)
       .map(({ signed }) => signed)
-      .filter((signed) => decisionFault(signed, keyring) === undefined);
+      .filter((signed) => decisionFault(signed, request, keyring) === undefined);
   }
 
   #listed(stored: StoredApproval): ListedApproval {
@@ -178,9 +174,44 @@ export class ApprovalRequests implements ApprovalsService {
   }
 
   async #resume(threadId: string): Promise<boolean> {
+    const { clock } = this.#workspace;
     const env = await threadEnv(this.#workspace, { allowUnsigned: false });
-    return await resumeInBackground(env, threadId);
+    const epochNow = async () => (await chainEnd(env.store.registry, threadId))?.epoch;
+    const before = await epochNow();
+    if (!(await resumeInBackground(env, threadId))) return false;
+    // a command that looks at the thread next sees that it runs
+    const deadline = clock.monotonic() + TAKEN_MS;
+    while (clock.monotonic() < deadline && (await epochNow()) === before) {
+      await clock.sleep(TAKEN_LOOK_MS);
+    }
+    return true;
   }
+}
+
+/** Returns a decision without its key. */
+function decisionOf(
+  { request, request_sha256: sha256 }: StoredApproval,
+  given: DecideRequest,
+  now: number,
+): Omit<ApprovalDecision, 'key_id'> {
+  const { decision, scope = 'once', forMs, uses, spendUsd, comment = '', input, answer } = given;
+  return compact({
+    format: 1 as const,
+    approval_id: request.id,
+    thread_id: request.thread_id,
+    request_sha256: sha256,
+    decision,
+    scope,
+    constraints: compact({
+      until: forMs === undefined ? undefined : isoTime(now + forMs),
+      uses,
+      spend_usd: spendUsd,
+    }),
+    comment,
+    input,
+    answer,
+    decided_at: isoTime(now),
+  });
 }
 
 /** Refuses a row that does not match its own hash: only the log proves a request. */
@@ -192,6 +223,25 @@ function assertGenuine({ request, request_sha256: sha256, input, preview }: Stor
   if (isSame) return;
   throw new RyeError('approval_invalid', `the stored request ${request.id} was changed`, {
     hint: `Check the thread: rye verify thread ${request.thread_id}`,
+  });
+}
+
+/** Refuses bounds that cover no call at all. */
+function assertBounds({ uses = 1, spend_usd: spend = 0 }: ApprovalDecision['constraints']): void {
+  if (Number.isSafeInteger(uses) && uses >= 1 && Number.isFinite(spend) && spend >= 0) return;
+  throw new RyeError('invalid_input', 'uses must be at least 1, and spend 0 or more', {
+    hint: 'To refuse the call, run: rye deny ID --comment TEXT',
+  });
+}
+
+function isLate({ decisions }: StoredApproval, { signature }: SignedDecision): boolean {
+  return decisions.some((one) => one.late && one.signed.signature === signature);
+}
+
+function notCounted({ request }: StoredApproval, problem: string): RyeError {
+  const names = request.approvers.map(({ name, key_id: key }) => `${name} (${key})`);
+  return new RyeError('approval_invalid', `${request.id} cannot be decided: ${problem}`, {
+    hint: `Approvers are ${names.join(', ') || 'none'}; scopes are ${request.scopes.join(', ')}.`,
   });
 }
 

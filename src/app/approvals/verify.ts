@@ -1,10 +1,16 @@
 import type { ApprovalDecided, RequestedApproval, SignedDecision } from '../../core/approval.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import { isKnown } from '../../log/tree.ts';
-import { decisionProblem } from '../../policy/approval-judgement.ts';
+import { decisionProblem, judgeDecisions } from '../../policy/approval-judgement.ts';
 import type { StoredApproval } from '../../storage/store.ts';
+import { plainDecisions } from '../../threads/run/approval-history.ts';
 import { readSigned } from '../../threads/verified-log.ts';
-import { requestSha256, signatureFault } from '../../trust/approval.ts';
+import {
+  type DecisionFault,
+  decisionFault,
+  recordedFault,
+  requestSha256,
+} from '../../trust/approval.ts';
 import type { ApprovalVerification } from '../api/approvals.ts';
 import { threadPorts } from '../thread-env.ts';
 import type { Workspace } from '../workspace.ts';
@@ -19,37 +25,70 @@ export async function verifyApproval(
   const { events } = await readSigned(env, threadId);
   const requested = requestIn(events, id);
   const decided = decisionIn(events, id);
-  const late = stored.filter((one) => one.late).map((one) => one.signed);
-  const signed = decided
-    ? [...decided.decisions, ...(decided.late ?? []), ...late]
-    : stored.map((one) => one.signed);
-  const unique = signed.filter(
-    (one, at) => signed.findIndex(({ signature }) => signature === one.signature) === at,
-  );
-  const isLogged =
-    requested !== undefined && requestSha256(requested.request) === requested.request_sha256;
-  const decisions = unique.map((one) => reportOf(requested, one));
-  const counted = decided?.decisions ?? [];
-  const isGood = counted.every(
-    (one) => requested !== undefined && problemOf(requested, one) === undefined,
-  );
+  const keys = workspace.keyring;
+  const about = signedPart(requested, request);
+  const counted = (decided?.decisions ?? []).map((signed) => ({ signed, isLate: false }));
+  const late = (decided?.late ?? []).map((signed) => ({ signed, isLate: true }));
+  const inLog = new Set([...counted, ...late].map(({ signed }) => signed.signature));
+  // what the database adds has no effect yet, or came too late to have one
+  const added = stored.filter(({ signed }) => !inLog.has(signed.signature));
+  const reports = [
+    ...[...counted, ...late].map(({ signed, isLate }) => {
+      return { isLate, report: reportOf(requested, signed, recordedFault(signed, about, keys)) };
+    }),
+    ...added.map(({ signed, late: isLate }) => {
+      return { isLate, report: reportOf(requested, signed, decisionFault(signed, about, keys)) };
+    }),
+  ];
+  const isOpen = decided === undefined || BY_PEOPLE.has(decided.outcome);
+  const hasBad = isOpen && reports.some(({ isLate, report }) => !isLate && !report.ok);
+  const problem =
+    requestProblem(requested, threadId) ??
+    (hasBad ? 'a decision about it does not count' : outcomeProblem(requested, decided));
+  const decisions = reports.map(({ report }) => report);
   return {
     id,
     thread_id: threadId,
-    ok: isLogged && isGood,
+    ok: problem === undefined,
     request_sha256: requested?.request_sha256 ?? '',
     outcome: decided?.outcome ?? state,
     decisions,
-    ...(isLogged
+    ...(problem === undefined
       ? {}
-      : {
-          error: {
-            code: 'approval_invalid' as const,
-            message: `the log of ${threadId} has no such request`,
-          },
-        }),
+      : { error: { code: 'approval_invalid' as const, message: `${id}: ${problem}` } }),
   };
 }
+
+/** The request in the signed log; the stored one if the log lost it, which is reported too. */
+function signedPart(
+  requested: RequestedApproval | undefined,
+  stored: RequestedApproval['request'],
+): RequestedApproval['request'] {
+  return requested?.request ?? stored;
+}
+
+function requestProblem(
+  requested: RequestedApproval | undefined,
+  threadId: string,
+): string | undefined {
+  if (!requested) return `the log of ${threadId} has no such request`;
+  const { request, request_sha256: sha256 } = requested;
+  if (requestSha256(request) !== sha256) return 'its hash is not the one in the log';
+  return request.thread_id === threadId ? undefined : 'it is about another thread';
+}
+
+/** Returns the problem if what people decided does not lead to the outcome in the log. */
+function outcomeProblem(
+  requested: RequestedApproval | undefined,
+  decided: ApprovalDecided | undefined,
+): string | undefined {
+  if (!requested || !decided || !BY_PEOPLE.has(decided.outcome)) return undefined;
+  const { state } = judgeDecisions(requested, plainDecisions(decided.decisions));
+  return state === decided.outcome ? undefined : `its decisions do not make it ${decided.outcome}`;
+}
+
+/** Outcomes that need decisions; the others come about without a person. */
+const BY_PEOPLE: ReadonlySet<string> = new Set(['approved', 'denied', 'answered']);
 
 function requestIn(
   events: readonly (LogEvent | UnknownEvent)[],
@@ -73,13 +112,14 @@ function decisionIn(
   return undefined;
 }
 
-function problemOf(requested: RequestedApproval, signed: SignedDecision): string | undefined {
-  return signatureFault(signed) ?? decisionProblem(requested, signed.decision);
-}
-
-function reportOf(requested: RequestedApproval | undefined, signed: SignedDecision) {
-  const { key_id, decision, decided_at } = signed.decision;
-  const problem = requested ? problemOf(requested, signed) : 'its request is not in the log';
+function reportOf(
+  requested: RequestedApproval | undefined,
+  { decision: made }: SignedDecision,
+  fault: DecisionFault | undefined,
+) {
+  const { key_id, decision, decided_at } = made;
+  const problem =
+    fault ?? (requested ? decisionProblem(requested, made) : 'its request is not in the log');
   return {
     key_id,
     decision,

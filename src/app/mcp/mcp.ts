@@ -1,10 +1,12 @@
 import { readFileSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { capabilityOf } from '../../core/capability.ts';
+import { RyeError } from '../../core/errors.ts';
 import type { EventDraft, McpServerStart } from '../../core/events.ts';
 import { wireName } from '../../core/ids.ts';
 import { isRecord, parseJson } from '../../core/json.ts';
 import type { PlannedTool, ThreadPlan } from '../../core/plan.ts';
+import { verifyFile } from '../../items/verified-fs.ts';
 import { coversTool, meet } from '../../policy/capability.ts';
 import { riskOf } from '../../policy/risk.ts';
 import type { ProviderTraits } from '../../providers/provider.ts';
@@ -12,12 +14,14 @@ import type { OpenTools } from '../../threads/ports.ts';
 import type { ThreadConfig } from '../../threads/thread-config.ts';
 import { definitionTokens } from '../../tools/disclosure.ts';
 import type { McpServerConfig } from '../../tools/mcp/config.ts';
+import type { Connection } from '../../tools/mcp/connection.ts';
 import { serverOfTool } from '../../tools/mcp/mcp-tools.ts';
 import { McpServers } from '../../tools/mcp/servers.ts';
 import { childEnvironment } from '../../tools/process.ts';
 import { environmentSecrets, withoutSecretsIn } from '../../tools/secrets.ts';
 import type { Tool } from '../../tools/tool.ts';
 import { sha256Hex } from '../../trust/keys.ts';
+import { faultError } from '../../trust/policy.ts';
 import { type SessionTools, threadSandbox } from '../session-tools.ts';
 import { readThreadConfig } from '../settings.ts';
 import type { Workspace } from '../workspace.ts';
@@ -33,37 +37,88 @@ interface ConfiguredServers {
 const FILE = '.mcp.json';
 const MAX_BYTES = 1024 * 1024;
 
-/** The MCP servers of the program, `.ai/config/mcp.yaml` and a trusted `.mcp.json`; nothing is read before it is needed. */
-export function mcpServers(workspace: Workspace): McpServers {
-  let configured: Promise<ConfiguredServers> | undefined;
-  const servers = new McpServers({
-    configured: async () => {
-      configured ??= readServers(workspace);
-      return await configured;
-    },
-    connect: async (server) => {
-      const { projectPath, env } = workspace.options;
-      const { settings } = await readThreadConfig(await workspace.config());
-      const { connect } = await import('../../tools/mcp/connection.ts');
-      try {
-        return await connect({
-          server,
-          projectPath,
-          // a rye that a server starts belongs to the thread that this process belongs to
-          env: childEnvironment(env, { projectPath, threadId: env['RYE_PARENT_THREAD_ID'] ?? '' }),
-          confine: threadSandbox(workspace, settings)?.(true),
-          version: __RYE_VERSION__,
-        });
-      } catch (error) {
-        throw withoutSecretsIn(error, [...environmentSecrets(env), ...ownSecrets(server)]);
-      }
-    },
-    monotonic: () => workspace.clock.monotonic(),
+/** The MCP servers of a workspace: those that work in the project, and others for each worktree of a thread. */
+export class PlacedServers {
+  /** Those that work in the project. They are asked for their tools when a thread is planned. */
+  readonly project: McpServers;
+  readonly #workspace: Workspace;
+  readonly #elsewhere = new Map<string, McpServers>();
+  #configured: Promise<ConfiguredServers> | undefined;
+
+  constructor(workspace: Workspace) {
+    this.#workspace = workspace;
+    this.project = this.#open(undefined);
+    workspace.onClose(() => {
+      for (const servers of [this.project, ...this.#elsewhere.values()]) servers.kill();
+    });
+  }
+
+  /** Returns the servers that work in this folder, relative to the project; absent: in the project. */
+  at(workPath: string | undefined): McpServers {
+    if (workPath === undefined) return this.project;
+    const servers = this.#elsewhere.get(workPath) ?? this.#open(workPath);
+    this.#elsewhere.set(workPath, servers);
+    return servers;
+  }
+
+  #open(workPath: string | undefined): McpServers {
+    const workspace = this.#workspace;
+    const { env, onMcpServer } = workspace.options;
+    const servers = new McpServers({
+      configured: async () => {
+        this.#configured ??= readServers(workspace);
+        return await this.#configured;
+      },
+      connect: async (server) => {
+        try {
+          return await connectIn(workspace, server, workPath);
+        } catch (error) {
+          throw withoutSecretsIn(error, [...environmentSecrets(env), ...ownSecrets(server)]);
+        }
+      },
+      monotonic: () => workspace.clock.monotonic(),
+      ...(workPath === undefined ? {} : { planned: this.project }),
+    });
+    if (onMcpServer) servers.watch(onMcpServer);
+    return servers;
+  }
+}
+
+/** Connects a server. One that is started works in the folder, and its program is that of the project. */
+async function connectIn(
+  workspace: Workspace,
+  server: McpServerConfig,
+  workPath: string | undefined,
+): Promise<Connection> {
+  const { projectPath: project, env } = workspace.options;
+  const projectPath = workPath === undefined ? project : join(project, workPath);
+  const { settings } = await readThreadConfig(await workspace.config());
+  const { connect } = await import('../../tools/mcp/connection.ts');
+  return await connect({
+    server: workPath === undefined ? server : withProgramOf(project, server),
+    projectPath,
+    // a rye that a server starts belongs to the thread that this process belongs to
+    env: childEnvironment(env, { projectPath, threadId: env['RYE_PARENT_THREAD_ID'] ?? '' }),
+    confine: threadSandbox(workspace, settings, workPath)?.(true),
+    version: __RYE_VERSION__,
   });
-  const { onMcpServer } = workspace.options;
-  if (onMcpServer) servers.watch(onMcpServer);
-  workspace.onClose(() => servers.kill());
-  return servers;
+}
+
+/**
+ * Returns a server whose program is the project's own: a worktree lacks files that git ignores, and its thread may have
+ * changed the others. The program is the command, and the first argument that names a file, as of an interpreter.
+ */
+function withProgramOf(projectPath: string, server: McpServerConfig): McpServerConfig {
+  if (server.transport !== 'stdio') return server;
+  const { command: given, args } = server;
+  const command = given.includes('/') ? resolve(projectPath, given) : given;
+  const at = args.findIndex((arg) => !arg.startsWith('-') && isFile(join(projectPath, arg)));
+  const own = args.map((arg, index) => (index === at ? resolve(projectPath, arg) : arg));
+  return { ...server, command, args: own };
+}
+
+function isFile(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isFile() === true;
 }
 
 /** Secrets that a failing server may repeat in its error. */
@@ -100,6 +155,22 @@ async function readServers(workspace: Workspace): Promise<ConfiguredServers> {
     servers: [...coded.servers, ...found.filter((server) => !isReplaced(server))],
     problems: [...own.problems, ...others.problems].map(({ message }) => `${message}; skipped`),
   };
+}
+
+/** Returns why a server that mcp.yaml of the project names is not used: its signature does not count. */
+export function ignoredServer(
+  { spaces, verification }: Workspace,
+  server: string,
+): RyeError | undefined {
+  const found = spaces.find('config', 'mcp', { space: 'project' });
+  if (!found?.text.includes(server)) return undefined;
+  const verdict = verifyFile(found, verification);
+  if (verdict.ok) return undefined;
+  const { code, message, hint } = faultError(found, verdict);
+  // another sentence may follow the hint
+  return new RyeError(code, `the MCP server ${server} cannot be used: ${message}`, {
+    hint: `${hint ?? 'Review it'}.`,
+  });
 }
 
 /**

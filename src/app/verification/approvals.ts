@@ -5,50 +5,83 @@ import type { ThreadPlan } from '../../core/plan.ts';
 import { isKnown } from '../../log/tree.ts';
 import { exhaustion, type Judgement, judgeDecisions } from '../../policy/approval-judgement.ts';
 import { permissionAsks } from '../../policy/approvals.ts';
-import { canonicalSha256, requestSha256, signatureFault } from '../../trust/approval.ts';
+import {
+  canonicalSha256,
+  type DecisionFault,
+  recordedFault,
+  requestSha256,
+} from '../../trust/approval.ts';
 import type { KeyLookup } from '../../trust/keys.ts';
 
 type Start = EventPayloads['tool_call_start'];
 type Approved = Extract<Judgement, { state: 'approved' }>;
 
-/** Calls of hooks, which people have written, are not asked about. */
-const HOOK_CALL = /^hook-/;
-
 /**
  * Returns the problems of the calls of a log that a person had to decide about: each needs a decision before it, good
  * signatures of keys that are trusted or were then, the quorum, and uses that are left.
  */
-export function approvalProblems(
-  events: Iterable<LogEvent | UnknownEvent>,
+export async function approvalProblems(
+  { threadId, events, isCopy = false }: AuditedLog,
   plan: Pick<ThreadPlan, 'asks'> | undefined,
   keys: Pick<KeyLookup, 'find'>,
-): { readonly problems: readonly string[]; readonly checked: number } {
-  return new ApprovalAudit(plan, keys).run(events);
+): Promise<{ readonly problems: readonly string[]; readonly checked: number }> {
+  return await new ApprovalAudit(threadId, plan, keys).run(isCopy ? ownPart(events) : events);
+}
+
+/** Yields the events after those that a fork or a successor has copied: their calls ran in the thread before, and are checked there. */
+async function* ownPart(events: AuditedLog['events']): AsyncGenerator<LogEvent | UnknownEvent> {
+  let isOwn = false;
+  for await (const event of events) {
+    isOwn ||= BEGINS_OWN.has(event.event_type);
+    if (isOwn) yield event;
+  }
+}
+
+const BEGINNINGS = ['thread_finished', 'thread_continued', 'run_started', 'turn_started'] as const;
+const BEGINS_OWN: ReadonlySet<string> = new Set(BEGINNINGS);
+
+/** The events that {@link approvalProblems} looks at. */
+export const AUDITED_EVENTS = [
+  'approval_requested',
+  'approval_decided',
+  'tool_call_start',
+  ...BEGINNINGS,
+] as const;
+
+/** The log of one thread. */
+interface AuditedLog {
+  readonly threadId: string;
+  /** Others than {@link AUDITED_EVENTS} are skipped. */
+  readonly events: AsyncIterable<LogEvent | UnknownEvent> | Iterable<LogEvent | UnknownEvent>;
+  /** The log begins with a part that was copied from another thread. */
+  readonly isCopy?: boolean;
 }
 
 class ApprovalAudit {
+  readonly #threadId: string;
   readonly #plan: Pick<ThreadPlan, 'asks'> | undefined;
   readonly #keys: Pick<KeyLookup, 'find'>;
   readonly #requests = new Map<string, RequestedApproval>();
   readonly #asked = new Set<string>();
   readonly #decided = new Map<string, { decided: ApprovalDecided; uses: number; spend: number }>();
 
-  constructor(plan: Pick<ThreadPlan, 'asks'> | undefined, keys: Pick<KeyLookup, 'find'>) {
+  constructor(
+    threadId: string,
+    plan: Pick<ThreadPlan, 'asks'> | undefined,
+    keys: Pick<KeyLookup, 'find'>,
+  ) {
+    this.#threadId = threadId;
     this.#plan = plan;
     this.#keys = keys;
   }
 
-  run(events: Iterable<LogEvent | UnknownEvent>) {
+  async run(events: AuditedLog['events']) {
     const problems: string[] = [];
     let checked = 0;
-    for (const event of events) {
-      if (isKnown(event, 'approval_requested')) {
-        const { request } = event.payload;
-        this.#requests.set(request.id, event.payload);
-        this.#asked.add(request.call_id);
-      } else if (isKnown(event, 'approval_decided')) {
-        this.#decided.set(event.payload.approval_id, { decided: event.payload, uses: 0, spend: 0 });
-      } else if (isKnown(event, 'tool_call_start')) {
+    for await (const event of events) {
+      if (isKnown(event, 'approval_requested')) this.#request(event.payload);
+      else if (isKnown(event, 'approval_decided')) this.#decide(event.payload);
+      else if (isKnown(event, 'tool_call_start')) {
         if (!event.payload.approval && !this.#needs(event.payload)) continue;
         checked += 1;
         const problem = this.#problemOf(event.payload, event.timestamp);
@@ -60,10 +93,22 @@ class ApprovalAudit {
     return { problems, checked };
   }
 
+  /** Like a decision, a request that is there twice keeps its first meaning. */
+  #request(requested: RequestedApproval): void {
+    const { id, call_id: callId } = requested.request;
+    if (!this.#requests.has(id)) this.#requests.set(id, requested);
+    this.#asked.add(callId);
+  }
+
+  #decide(decided: ApprovalDecided): void {
+    const { approval_id: id } = decided;
+    if (!this.#decided.has(id)) this.#decided.set(id, { decided, uses: 0, spend: 0 });
+  }
+
   #needs({ call_id: callId, tool }: Start): boolean {
     if (this.#asked.has(callId)) return true;
     const capability = `rye.execute.tool.${tool.replaceAll('/', '.')}`;
-    return !HOOK_CALL.test(callId) && permissionAsks(this.#plan?.asks ?? [], capability).length > 0;
+    return permissionAsks(this.#plan?.asks ?? [], capability).length > 0;
   }
 
   #problemOf(start: Start, time: string): string | undefined {
@@ -72,40 +117,42 @@ class ApprovalAudit {
     const requested = this.#requests.get(approval.approval_id);
     const state = this.#decided.get(approval.approval_id);
     if (!requested) return 'its request is not in the log';
-    if (requestSha256(requested.request) !== approval.request_sha256) return 'its request differs';
+    const { request } = requested;
+    if (requestSha256(request) !== approval.request_sha256) return 'its request differs';
+    if (request.thread_id !== this.#threadId) return 'its request is about another thread';
     if (!state || state.decided.outcome !== 'approved') return 'its request was not approved';
-    const fault = this.#faultOf(state.decided);
+    const fault = this.#faultOf(state.decided, requested);
     if (fault !== undefined) return fault;
     const decisions = state.decided.decisions.map(({ decision }) => decision);
     const judgement = judgeDecisions(requested, decisions);
     if (judgement.state !== 'approved') return 'its decisions are not enough';
-    const { request } = requested;
-    const next = { now: time, worstCaseUsd: request.worst_case_usd };
+    const worstCaseUsd = approval.worst_case_usd ?? request.worst_case_usd;
     const used = { uses: state.uses, spendUsd: state.spend };
     state.uses += 1;
-    state.spend += request.worst_case_usd ?? 0;
+    state.spend += worstCaseUsd ?? 0;
     if (request.tool !== tool) return 'its decision is about another tool';
     return (
-      exhaustion(judgement, used, next) ??
+      exhaustion(judgement, used, { now: time, worstCaseUsd }) ??
       scopeProblem(judgement, requested, { input, isOwn: request.call_id === callId })
     );
   }
 
-  /** The fault of a signature or of its key; a key that was revoked later counted then. */
-  #faultOf({ decisions }: ApprovalDecided): string | undefined {
+  #faultOf({ decisions }: ApprovalDecided, { request }: RequestedApproval): string | undefined {
     for (const signed of decisions) {
-      const { key_id: keyId, decided_at: at } = signed.decision;
-      if (signatureFault(signed)) return `the signature of ${keyId} is not valid`;
-      const found = this.#keys.find(keyId);
-      if (found.status === 'unknown') return `the key ${keyId} is not trusted`;
-      const wasRevoked = found.status === 'revoked' && (found.revokedAt ?? '') <= at;
-      if (wasRevoked) return `the key ${keyId} was revoked before it decided`;
-      const scope = found.status === 'trusted' ? found.scope : undefined;
-      if (scope?.purposes.includes('approve') === false) return `the key ${keyId} may not approve`;
+      const fault = recordedFault(signed, request, this.#keys);
+      if (fault !== undefined) return FAULTS[fault].replace('KEY', signed.decision.key_id);
     }
     return undefined;
   }
 }
+
+const FAULTS: Readonly<Record<DecisionFault, string>> = {
+  signature_invalid: 'the signature of KEY is not valid',
+  key_untrusted: 'the key KEY is not trusted',
+  key_revoked: 'the key KEY was revoked before it decided',
+  wrong_purpose: 'the key KEY may not approve',
+  out_of_scope: 'the key KEY may not approve this tool or directive',
+};
 
 function scopeProblem(
   { scope, input: given }: Approved,

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { type ErrorInfo, toRyeError } from '../../core/errors.ts';
 import { isRecord, parseJson } from '../../core/json.ts';
 import { isFinal } from '../../core/thread.ts';
-import { linesOf } from '../../threads/heads-fs.ts';
+import { linesWith } from '../../log/lines.ts';
 import type { ThreadFiles } from '../../threads/ports.ts';
 import type { ThreadDocument } from '../../threads/thread-document.ts';
 import { rollbackHint, verifyLog } from '../../threads/verified-log.ts';
@@ -86,9 +86,8 @@ interface NamedArtifact {
   readonly sha256: string | undefined;
 }
 
-/** Bytes of a line that contain the type of its event. */
-const LINE_HEAD = 512;
 const SETTLED = '"event_type":"tool_settled"';
+const TEXT_ARTIFACT = '/artifacts/text-';
 /** Texts that were too long for a line are kept under the beginning of their hash. */
 const KEPT_TEXT = /\.ai\/state\/threads\/[^"\\]+\/artifacts\/text-([0-9a-f]{32})\.txt/g;
 
@@ -96,13 +95,15 @@ const KEPT_TEXT = /\.ai\/state\/threads\/[^"\\]+\/artifacts\/text-([0-9a-f]{32})
 async function artifactsOf({ workspace, threadId }: Examined): Promise<readonly NamedArtifact[]> {
   const named: NamedArtifact[] = [];
   const own = `.ai/state/threads/${threadId}/artifacts/`;
-  for await (const line of linesOf(workspace.store.logs.bytes(threadId))) {
-    if (line.includes('/artifacts/text-')) {
-      for (const [path, sha256] of line.toString('utf8').matchAll(KEPT_TEXT))
-        if (path.startsWith(own)) named.push({ path, sha256 });
+  const bytes = workspace.store.logs.bytes(threadId);
+  for await (const line of linesWith(bytes, [TEXT_ARTIFACT, SETTLED])) {
+    if (line.includes(TEXT_ARTIFACT)) {
+      for (const [path, sha256] of line.matchAll(KEPT_TEXT))
+        if (path?.startsWith(own)) named.push({ path, sha256 });
     }
-    if (!line.subarray(0, LINE_HEAD).includes(SETTLED)) continue;
-    const event = parseJson(line.toString('utf8'));
+    if (!line.includes(SETTLED)) continue;
+    const event = parseJson(line);
+    if (!isRecord(event) || event['event_type'] !== 'tool_settled') continue;
     const payload = isRecord(event) && isRecord(event['payload']) ? event['payload'] : {};
     const { artifact, artifact_sha256: sha256 } = payload;
     if (typeof artifact !== 'string') continue;

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { messageOf, RyeError } from '../../core/errors.ts';
 import { renderCapabilities } from '../../export/capabilities.ts';
 import { displacedRecord } from '../../items/binding.ts';
-import { isKnown } from '../../log/tree.ts';
+import { decodeHeader } from '../../log/codec.ts';
+import { eventsWith, linesWith } from '../../log/lines.ts';
 import type { LogVerification, VerifyOptions } from '../../storage/store.ts';
 import type { ThreadFiles } from '../../threads/ports.ts';
 import type { ThreadDocument } from '../../threads/thread-document.ts';
@@ -15,12 +16,13 @@ import {
 } from '../../threads/thread-files-fs.ts';
 import { rollbackHint, verifyAgainstHead } from '../../threads/verified-log.ts';
 import { faultError } from '../../trust/policy.ts';
-import { checkText, type Verdict } from '../../trust/signature.ts';
+import { checkDigest, checkText, type Verdict } from '../../trust/signature.ts';
 import { blankSignatureLine } from '../../trust/signature-line.ts';
+import { digestSigned, type SignedDigest } from '../../trust/signed-digest-fs.ts';
 import type { ThreadVerification } from '../api/threads.ts';
 import { recordHash, ThreadHeads, threadFiles } from '../thread-files.ts';
 import type { Workspace } from '../workspace.ts';
-import { approvalProblems } from './approvals.ts';
+import { AUDITED_EVENTS, approvalProblems } from './approvals.ts';
 import {
   type Check,
   type Examined,
@@ -92,10 +94,22 @@ async function verifyApprovals({
 }: Examined): Promise<readonly Check[]> {
   if (!document) return [];
   try {
-    const { events } = await workspace.store.logs.read(threadId);
-    const hasChanged = events.some((event) => isKnown(event, 'plan_changed'));
-    const asks = document.asks && !hasChanged ? await files.readPlan(document) : undefined;
-    const { problems, checked } = approvalProblems(events, asks, workspace.keyring);
+    const bytes = () => workspace.store.logs.bytes(threadId);
+    const changes = new Set<string>();
+    for await (const { event_type: type } of eventsWith(bytes(), [
+      'plan_changed',
+      'thread_continued',
+    ])) {
+      changes.add(type);
+    }
+    const isCopy = changes.has('thread_continued') || (await isBranch(bytes()));
+    const asks =
+      document.asks && !changes.has('plan_changed') ? await files.readPlan(document) : undefined;
+    const { problems, checked } = await approvalProblems(
+      { threadId, events: eventsWith(bytes(), AUDITED_EVENTS), isCopy },
+      asks,
+      workspace.keyring,
+    );
     const [first] = problems;
     if (checked === 0 && first === undefined) return [];
     if (first === undefined)
@@ -108,6 +122,15 @@ async function verifyApprovals({
   }
 }
 
+/** True for the log of a thread that was branched from another one. */
+async function isBranch(bytes: AsyncIterable<Buffer>): Promise<boolean> {
+  for await (const line of linesWith(bytes, ['{'])) {
+    const decoded = decodeHeader(line);
+    return 'header' in decoded && decoded.header.branched_from !== undefined;
+  }
+  return false;
+}
+
 async function verifyCapabilities(examined: Examined): Promise<Check[]> {
   const { workspace, files, threadId, document } = examined;
   const path = join(files.folder(threadId), 'capabilities.md');
@@ -115,9 +138,9 @@ async function verifyCapabilities(examined: Examined): Promise<Check[]> {
   if (!existsSync(path)) {
     return sha256 === undefined ? [] : [missingPart('capabilities', path, threadId)];
   }
-  const check = await verifyText(workspace, { name: 'capabilities', path }, examined);
-  if (!check.ok || sha256 === undefined || recordHash(await readFile(path, 'utf8')) === sha256)
-    return [check];
+  const digest = await digestSigned(path);
+  const check = await verifyText(workspace, { name: 'capabilities', path, digest }, examined);
+  if (!check.ok || sha256 === undefined || digest.sha256 === sha256) return [check];
   const message = 'capabilities.md is not the one that thread.json names';
   return [{ name: 'capabilities', ok: false, error: { code: 'thread_tampered', message } }];
 }
@@ -133,9 +156,10 @@ async function verifyExport(
   if (!existsSync(path)) {
     return expected === undefined ? [] : [missingPart('knowledge', path, threadId)];
   }
-  const check = await verifyText(workspace, { name: 'knowledge', path }, { workspace, ...rest });
-  const found = recordHash(await readFile(path, 'utf8'));
-  if (!check.ok || expected === undefined || found === expected) return [check];
+  const digest = await digestSigned(path);
+  const owner = { workspace, ...rest };
+  const check = await verifyText(workspace, { name: 'knowledge', path, digest }, owner);
+  if (!check.ok || expected === undefined || digest.sha256 === expected) return [check];
   const message = `${path} is not the last export that rye wrote of ${threadId}`;
   const hint = `If you restored it on purpose, run: rye verify thread ${threadId} --accept-head`;
   return [{ name: 'knowledge', ok: false, error: { code: 'part_outdated', message, hint } }];
@@ -227,15 +251,15 @@ async function verifyTranscript(
 interface SignedText {
   readonly name: 'capabilities' | 'knowledge';
   readonly path: string;
+  readonly digest: SignedDigest;
 }
 
 async function verifyText(
   workspace: Workspace,
-  { name, path }: SignedText,
+  { name, path, digest }: SignedText,
   owner: Examined,
 ): Promise<Check> {
-  const text = await readFile(path, 'utf8');
-  const verdict = await checkRecord(workspace, { name, text }, owner);
+  const verdict = await checkRecord(workspace, { name, path, digest }, owner);
   if (verdict.ok)
     return {
       name,
@@ -268,13 +292,17 @@ function signedBy({ keyId, signedAt, revokedAt }: Extract<Verdict, { by: 'key' }
 /** A record is signed as that of its thread. The content of an older record must name its thread. */
 async function checkRecord(
   { keyring: keys }: Workspace,
-  { name, text }: { readonly name: SignedText['name']; readonly text: string },
+  { name, path, digest }: SignedText,
   owner: Examined,
 ): Promise<Verdict> {
   const id = `agent/threads/${owner.document?.directive ?? ''}/${owner.threadId}`;
   const isSnapshot = name === 'capabilities';
   const subject = isSnapshot ? capabilitiesSubject(owner.threadId) : exportSubject(`${id}.md`);
-  const verdict = checkText({ text, style: 'html', keys, subject, isRecord: true });
+  const expected = { keys, subject, isRecord: true };
+  const known = checkDigest(digest, expected);
+  if (known?.ok && known.by === 'key' && known.version !== 1) return known;
+  const text = await readFile(path, 'utf8');
+  const verdict = checkText({ text, style: 'html', ...expected });
   if (!verdict.ok || verdict.by !== 'key' || verdict.version !== 1) return verdict;
   const detail = isSnapshot
     ? await foreignSnapshot(text, owner)
@@ -313,10 +341,10 @@ export async function acceptHead(
   const path = files.knowledgePath(document.directive, threadId);
   const isExported = found.checks.some(({ name, ok }) => name === 'knowledge' && ok);
   if (document.transcript && !isExported) {
-    const { reexport } = await import('../../threads/run/finalize.ts');
+    const { exportThread } = await import('../../threads/run/export-thread.ts');
     const { threadPorts } = await import('../thread-env.ts');
     const env = threadPorts(workspace, { allowUnsigned: false });
-    await reexport(env, await files.readPlan(document), document);
+    await exportThread(env, await files.readPlan(document), document);
   }
   const exported = readIfThere(path);
   await new ThreadHeads(workspace).accept(document, exported && recordHash(exported));

@@ -1,5 +1,4 @@
-import type { Dirent } from 'node:fs';
-import { lstat, opendir, readlink } from 'node:fs/promises';
+import { type Dirent, lstatSync, opendirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
@@ -34,10 +33,8 @@ export function createLsTool(options: BuiltinOptions): Tool {
     traits: READING_TRAITS,
     async run({ path = '.', limit = DEFAULT_LIMIT }, context) {
       const { real, shown } = await confineFolder(path, rulesOf(options, context));
-      const { found, complete } = await entriesOf(real);
-      const entries = await Promise.all(
-        found.slice(0, limit).map((entry) => describe(real, entry)),
-      );
+      const { found, complete } = entriesOf(real);
+      const entries = found.slice(0, limit).map((entry) => describe(real, entry));
       const truncated = !complete || found.length > limit;
       const lines = entries.map(({ line }) => line);
       if (truncated) {
@@ -66,27 +63,29 @@ export async function confineFolder(path: string, rules: PathRules): Promise<Con
   });
 }
 
-async function entriesOf(folder: string): Promise<{ found: Dirent[]; complete: boolean }> {
+function entriesOf(folder: string): { found: Dirent[]; complete: boolean } {
   const found: Dirent[] = [];
   let complete = true;
-  for await (const entry of await opendir(folder)) {
-    complete = found.length < MAX_NAMES;
-    if (!complete) break;
-    found.push(entry);
+  const opened = opendirSync(folder);
+  try {
+    for (let entry = opened.readSync(); entry; entry = opened.readSync()) {
+      complete = found.length < MAX_NAMES;
+      if (!complete) break;
+      found.push(entry);
+    }
+  } finally {
+    opened.closeSync();
   }
   return { found: found.toSorted((a, b) => (a.name < b.name ? -1 : 1)), complete };
 }
 
-async function describe(
-  folder: string,
-  found: Dirent,
-): Promise<{ entry: JsonObject; line: string }> {
+function describe(folder: string, found: Dirent): { entry: JsonObject; line: string } {
   const { name } = found;
   const shown = printable(name);
   // nothing but its name is shown of a folder
   if (found.isDirectory()) return { entry: { name, type: 'folder' }, line: `${shown}/` };
   const real = join(folder, name);
-  const stats = await lstat(real).catch(() => undefined);
+  const stats = ifReadable(() => lstatSync(real));
   if (stats?.isDirectory() === true) {
     return { entry: { name, type: 'folder' }, line: `${shown}/` };
   }
@@ -94,10 +93,18 @@ async function describe(
     return { entry: { name, type: 'file', bytes: stats.size }, line: `${shown}\t${stats.size}` };
   }
   if (stats?.isSymbolicLink() === true) {
-    const target = await readlink(real).catch(() => '?');
+    const target = ifReadable(() => readlinkSync(real)) ?? '?';
     return { entry: { name, type: 'link' }, line: `${shown} -> ${printable(target)}` };
   }
   return { entry: { name, type: 'other' }, line: shown };
+}
+
+function ifReadable<T>(look: () => T): T | undefined {
+  try {
+    return look();
+  } catch {
+    return undefined;
+  }
 }
 
 /** Returns a file name on one line: quotes names with control characters. */

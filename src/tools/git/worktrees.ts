@@ -59,7 +59,7 @@ export class GitWorktrees {
   async open(worktree: PlannedWorktree, patch?: string): Promise<void> {
     const root = this.#root(worktree);
     await this.#makeFolder();
-    if (existsSync(readyFile(root)) && (await isFolder(root))) return;
+    if (await this.isMade(worktree)) return;
     await exclusively(FOLDER, async () => {
       const git0 = await this.#repository();
       await this.#discard(root, git0);
@@ -72,6 +72,12 @@ export class GitWorktrees {
       }
       writeWhole(readyFile(root), '');
     });
+  }
+
+  /** True if the worktree is there as a whole: its making was not cut off. */
+  async isMade(worktree: PlannedWorktree): Promise<boolean> {
+    const root = this.#root(worktree);
+    return existsSync(readyFile(root)) && (await isFolder(root));
   }
 
   /** Compares the worktree with its base. Skips files that git ignores, and rye's state. */

@@ -12,9 +12,10 @@ import {
 import { messageOf, RyeError } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
 import type { Confine } from '../process.ts';
-import type { ToolContext, ToolOutput } from '../tool.ts';
+import type { CallContext, ToolContext, ToolOutput } from '../tool.ts';
 import type { McpServerConfig } from './config.ts';
 import { blockOf, outputOf, resourceOutput } from './content.ts';
+import { Elicitations } from './elicitation.ts';
 import { boundedFetch, StdioTransport } from './stdio.ts';
 
 /** Maximum pages of a list; rye ignores further ones. */
@@ -48,7 +49,7 @@ export interface Connection {
   readonly isStale: () => boolean;
   /** Fetches the tools again if they are stale; rejects if the server does not answer. */
   refresh(): Promise<void>;
-  call(name: string, input: JsonObject, context: ToolContext): Promise<ToolOutput>;
+  call(name: string, input: JsonObject, context: CallContext): Promise<ToolOutput>;
   listResources(context: ToolContext): Promise<ToolOutput>;
   readResource(uri: string, context: ToolContext): Promise<ToolOutput>;
   listPrompts(context: ToolContext): Promise<ToolOutput>;
@@ -71,14 +72,16 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   const { server } = options;
   const stdio = server.transport === 'stdio' ? startOf(server, options) : undefined;
   const transport = stdio ?? remoteOf(server);
-  // no capabilities: a server may neither ask for the model, nor for the person, nor for the project's folders
-  const client = new Client({ name: 'rye', version: options.version });
+  // a server may ask the person during a call, but neither for the model nor for the project's folders
+  const capabilities = { elicitation: { form: {} } };
+  const client = new Client({ name: 'rye', version: options.version }, { capabilities });
+  const elicitations = new Elicitations(client, server.name);
   try {
     const left = deadlineIn(server.connectSeconds);
     const changes = countChanges(client);
     await client.connect(transport, { timeout: left() });
     const tools = await listTools(client, left);
-    return new LiveConnection({ client, server, stdio, tools, changes });
+    return new LiveConnection({ client, server, stdio, tools, changes, elicitations });
   } catch (error) {
     await client.close().catch(() => undefined);
     await stdio?.close();
@@ -172,6 +175,7 @@ interface ConnectionParts {
   readonly stdio: StdioTransport | undefined;
   readonly tools: readonly McpTool[];
   readonly changes: Readonly<Record<McpList, number>>;
+  readonly elicitations: Elicitations;
 }
 
 class LiveConnection implements Connection {
@@ -225,15 +229,16 @@ class LiveConnection implements Connection {
     this.#tools = await this.#noticing(listTools(client, deadlineIn(server.connectSeconds)));
   }
 
-  async call(name: string, input: JsonObject, context: ToolContext): Promise<ToolOutput> {
-    const { client } = this.#parts;
+  async call(name: string, input: JsonObject, context: CallContext): Promise<ToolOutput> {
+    const { client, elicitations } = this.#parts;
     const onprogress = ({ message }: { message?: string | undefined }): void => {
       if (message !== undefined) context.progress(message);
     };
     const options = { ...this.#options(context), onprogress };
-    const result = await this.#noticing(
-      client.callTool({ name, arguments: { ...input } }, undefined, options),
-    );
+    const result = await elicitations.during(context, async () => {
+      const request = client.callTool({ name, arguments: { ...input } }, undefined, options);
+      return await this.#noticing(request);
+    });
     return outputOf(result as CallToolResult);
   }
 

@@ -16,6 +16,8 @@ export interface McpServersOptions {
   readonly connect: (server: McpServerConfig) => Promise<Connection>;
   /** Milliseconds from a fixed point. */
   readonly monotonic: () => number;
+  /** The servers that were asked for their tools when threads were planned; held with these. Absent: these. */
+  readonly planned?: McpServers;
 }
 
 /** The current offer of a server. */
@@ -135,7 +137,7 @@ export class McpServers {
       id,
       description,
       inputSchema,
-      traits: this.#traits.get(id) ?? CAUTIOUS_TRAITS,
+      traits: this.traitsOf(id),
       execute: async (input, context) => {
         let tool: Tool;
         try {
@@ -150,15 +152,22 @@ export class McpServers {
     };
   }
 
+  /** Returns the traits of a tool as its server stated them; cautious ones if it was not connected yet. */
+  traitsOf(id: string): Tool['traits'] {
+    return this.#traits.get(id) ?? this.#options.planned?.traitsOf(id) ?? CAUTIOUS_TRAITS;
+  }
+
   /** Keeps the servers until the returned function is called; with the last holder they end. */
   hold(): () => Promise<void> {
     this.#holders += 1;
+    const release = this.#options.planned?.hold();
     let isHeld = true;
     return async () => {
       if (!isHeld) return;
       isHeld = false;
       this.#holders -= 1;
       if (this.#holders === 0) await this.#end();
+      await release?.();
     };
   }
 

@@ -11,8 +11,10 @@ import {
   hurryWith,
   signalGroup,
 } from '../process.ts';
+import { tellingWords } from './telling-words.ts';
 
-const STDERR_KEPT = 2000;
+/** Characters of the beginning, which names the error in most languages, and as many of the end. */
+const STDERR_KEPT = 4000;
 /** Time that a server has to end by itself when its stdin is closed. */
 const LEAVE_MS = 500;
 
@@ -38,7 +40,8 @@ export class StdioTransport implements Transport {
   #failure: string | undefined;
   #child: ChildProcess | undefined;
   #confined: ConfinedCommand | undefined;
-  #stderr = '';
+  #stderrHead = '';
+  #stderrTail = '';
 
   constructor(command: StdioCommand) {
     this.#command = command;
@@ -53,9 +56,9 @@ export class StdioTransport implements Transport {
     return this.#failure;
   }
 
-  /** The server's last output on stderr, on one line. */
+  /** The reason of a failure for a person, from its output on stderr, on one line. */
   get lastWords(): string {
-    return this.#stderr.trim().replaceAll(/\s+/g, ' ').slice(-300);
+    return tellingWords(this.#stderrHead + this.#stderrTail);
   }
 
   async start(): Promise<void> {
@@ -84,7 +87,10 @@ export class StdioTransport implements Transport {
     child.on('error', () => undefined); // a failed signal; the exit tells the rest
     child.stdin.on('error', (error) => this.onerror?.(error));
     child.stderr.on('data', (chunk: Buffer) => {
-      this.#stderr = (this.#stderr + chunk.toString()).slice(-STDERR_KEPT);
+      const text = chunk.toString();
+      const room = STDERR_KEPT - this.#stderrHead.length;
+      this.#stderrHead += text.slice(0, room);
+      this.#stderrTail = (this.#stderrTail + text.slice(room)).slice(-STDERR_KEPT);
     });
     child.stdout.on('data', (chunk: Buffer) => this.#read(chunk));
     child.once('close', () => this.onclose?.());

@@ -1,11 +1,13 @@
 import { isJsonObject, type JsonObject, type JsonValue } from '../../core/json.ts';
 import {
+  type AwaitedThreads,
   builtinTool,
   CHANGING_TRAITS,
   type FromSchema,
   type Tool,
   type ToolContext,
   textOutput,
+  waitingOutput,
 } from '../tool.ts';
 
 const ORCHESTRATOR_ID = 'rye/agent/threads/orchestrator';
@@ -42,12 +44,24 @@ export interface OrchestratorCall {
   readonly tailLines: number | undefined;
 }
 
+/** The outcome of an operation that ends once these threads have ended. */
+export class ThreadsWait {
+  readonly waiting: AwaitedThreads;
+
+  constructor(waiting: AwaitedThreads) {
+    this.waiting = waiting;
+  }
+}
+
 /**
  * Implements the operations on top of the threads room. A RyeError becomes an error output. An operation on a failed
  * thread succeeds: the thread's outcome is its result.
  */
 export type OrchestratorActions = Readonly<
-  Record<Operation, (call: OrchestratorCall, context: ToolContext) => Promise<JsonObject>>
+  Record<
+    Operation,
+    (call: OrchestratorCall, context: ToolContext) => Promise<JsonObject | ThreadsWait>
+  >
 >;
 
 const THREAD = { type: 'string', minLength: 1 } as const;
@@ -102,6 +116,7 @@ export function createOrchestratorTool(actions: () => OrchestratorActions): Tool
     traits: { ...CHANGING_TRAITS, timeout_seconds: 24 * 3600 },
     async run({ operation, ...input }, context) {
       const result = await actions()[operation](callOf(input), context);
+      if (result instanceof ThreadsWait) return waitingOutput(result.waiting);
       return textOutput(JSON.stringify(result, null, 2), result);
     },
   });

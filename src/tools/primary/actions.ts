@@ -21,6 +21,8 @@ export interface ExecuteDirectiveCall {
   readonly async: boolean;
   /** Absent: the child works where its parent does. */
   readonly isolation: Isolation | undefined;
+  /** The name of the child in lists. */
+  readonly label: string | undefined;
 }
 
 export interface ItemCall {
@@ -87,7 +89,10 @@ export function createExecuteTool(
         additionalProperties: false,
       },
       model: { type: 'string', description: 'Model id or tier for the child thread.' },
-      async: { type: 'boolean', description: 'Start it and go on. Default false.' },
+      async: {
+        type: 'boolean',
+        description: 'Run it in the background: the call returns its ID at once. Default false.',
+      },
       isolation: {
         type: 'string',
         enum: ISOLATIONS,
@@ -98,6 +103,7 @@ export function createExecuteTool(
         enum: ISOLATION_RESULTS,
         description: 'Its changes: in a patch file (default), or merged here.',
       },
+      label: { type: 'string', description: 'Short name of the child for people.' },
     },
     required: ['item_type', 'item_id'],
     // the child has its own duration limit; this bound only keeps a lost child from hanging its parent forever
@@ -107,9 +113,9 @@ export function createExecuteTool(
       const { item_type, item_id: itemId, parameters = {}, model, async = false } = input;
       if (item_type === 'directive') {
         const limitOverrides: PartialLimits = input.limit_overrides ?? {};
-        const { isolation: kind, isolation_result: result } = input;
+        const { isolation: kind, isolation_result: result, label } = input;
         const isolation = kind && { kind, ...(result ? { result } : {}) };
-        const call = { itemId, parameters, limitOverrides, model, async, isolation };
+        const call = { itemId, parameters, limitOverrides, model, async, isolation, label };
         return actions.executeDirective(call, context);
       }
       if (async) return actions.executeTool({ itemId, parameters }, context);

@@ -165,6 +165,7 @@ test('servers that are not reached are not started, and broken ones are a warnin
       connect_timeout_seconds: 0.3,
     },
     missing: { command: 'no-such-program-of-this-test' },
+    crashed: { command: process.execPath, args: ['/nonexistent.js'] },
     refused: { url: 'http://127.0.0.1:9/mcp' },
     typo: { comand: 'x' },
     unset: { command: 'x', env: { A: '${NOT_SET_ANYWHERE}' } },
@@ -175,10 +176,11 @@ test('servers that are not reached are not started, and broken ones are a warnin
   const told = warnings.join('\n');
   expect(told).toContain('"comand" is not a member of a server');
   expect(told).toContain('needs the environment variable NOT_SET_ANYWHERE');
-  for (const name of ['silent', 'missing', 'refused'])
+  for (const name of ['silent', 'missing', 'crashed', 'refused'])
     expect(told).toContain(`the MCP server ${name} can't be used`);
+  expect(told).toContain("it wrote: Error: Cannot find module '/nonexistent.js'");
   expect(told).toContain('its name "do it" would be');
-  expect(warnings).toHaveLength(6);
+  expect(warnings).toHaveLength(7);
 });
 
 // Requirement: parallel-connections

@@ -1,0 +1,248 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { expect, it, onTestFinished, vi } from 'vitest';
+import { directive } from '../attacks/lab.ts';
+import { openTerminal } from '../helpers/terminal.ts';
+import { calls, type House, house, payloads, toolUse } from './house.ts';
+
+const PROGRAM = resolve(import.meta.dirname, '../fixtures/mcp/asking.mjs');
+const LIMIT = 240_000;
+
+interface Setup {
+  readonly input?: object;
+  /** Number of calls in the model's answer. */
+  readonly parallel?: number;
+  readonly timeout?: number;
+  readonly policy?: object;
+}
+
+/** A house whose model calls the tool of a server that asks, with the answers that the server got. */
+async function asking({ input = {}, parallel = 1, timeout = 120, policy }: Setup = {}) {
+  const uses = Array.from({ length: parallel }, (_, at) =>
+    toolUse('mcp_gate_deploy', input, `deploy-${at}`),
+  );
+  const here = await house(calls(...uses));
+  const file = join(here.project, 'answers');
+  const gate = {
+    command: process.execPath,
+    args: [PROGRAM, file],
+    timeout_seconds: timeout,
+  };
+  here.signed('config/mcp.yaml', JSON.stringify({ servers: { gate } }));
+  const permissions =
+    '<execute><tool>mcp/gate/*</tool></execute><acknowledge risk="elevated">Deploys.</acknowledge>';
+  here.signed(
+    'directives/deployer.md',
+    directive('deployer', { limits: 'turns="6" spend="0.10"', permissions }),
+  );
+  if (policy) here.policy({ rules: [], ...policy });
+  const answers = (): readonly unknown[] =>
+    existsSync(file)
+      ? readFileSync(file, 'utf8')
+          .trim()
+          .split('\n')
+          .map((line) => JSON.parse(line) as unknown)
+      : [];
+  return { here, answers };
+}
+
+/** Runs until the server has asked; `ended` is the end of the run. */
+async function pendingQuestion(setup: Setup = {}) {
+  const { here, answers } = await asking({ policy: { wait_inline: '120s' }, ...setup });
+  const ended = here.cli(['run', 'deployer', '--json']);
+  await vi.waitUntil(async () => (await here.waiting()).length > 0, 60_000);
+  const [request] = await here.waiting();
+  if (!request) throw new Error('nothing waits');
+  return { here, answers, ended, request };
+}
+
+async function expectCompleted(here: House, ended: ReturnType<House['cli']>): Promise<string> {
+  const { code, stdout, stderr } = await ended;
+  const result = JSON.parse(stdout) as { status: string; thread_id: string };
+  expect([code, result.status], stdout + stderr).toEqual([0, 'completed']);
+  expect(await here.json(['verify', 'thread', result.thread_id])).toMatchObject({ success: true });
+  expect(await here.waiting()).toEqual([]);
+  return result.thread_id;
+}
+
+it(
+  'a question of a server is a request in the log before it is listed, and rye answer gives the server the values',
+  async () => {
+    const { here, answers, ended, request } = await pendingQuestion();
+    const { id, thread_id: threadId } = request;
+    expect(request).toMatchObject({
+      kind: 'question',
+      tool: 'mcp/gate/deploy',
+      rule: 'MCP server gate',
+      preview: { format: 'question', schema: { required: ['region'] } },
+    });
+    expect(request.preview.text).toBe('MCP server gate asks: Which \u{FFFD}[31mregion?');
+    expect((await here.cli(['approvals'])).stdout).toContain('MCP server gate asks: Which');
+    expect(payloads(here.log(threadId), 'approval_requested')).toMatchObject([
+      { request: { id, call_id: 'deploy-0.question-1' } },
+    ]);
+    const wrong = await here.json(['answer', id, '{"region": "mars"}'], 2);
+    expect(JSON.stringify(wrong)).toContain('must be one of');
+    const typed = await here.json(['answer', id, '{"region": "eu", "count": "2"}'], 2);
+    expect(typed).toMatchObject({ error: { code: 'invalid_input' } });
+    expect(answers()).toEqual([]);
+    await here.json(['answer', id, '{"region": "eu", "count": 2}']);
+    await expectCompleted(here, ended);
+    expect(answers()).toEqual([{ action: 'accept', content: { region: 'eu', count: 2 } }]);
+    expect(payloads(here.log(threadId), 'approval_decided')).toMatchObject([
+      { approval_id: id, outcome: 'answered', decisions: [{ decision: { decision: 'answer' } }] },
+    ]);
+    expect(payloads(here.log(threadId), 'tool_settled')).toMatchObject([{ outcome: 'ok' }]);
+    expect(await here.json(['approvals', 'verify', id])).toMatchObject({ success: true });
+  },
+  LIMIT,
+);
+
+it(
+  'rye deny declines: the server goes on without an answer',
+  async () => {
+    const { here, answers, ended, request } = await pendingQuestion();
+    await here.json(['deny', request.id, '--comment', 'Not today.']);
+    const threadId = await expectCompleted(here, ended);
+    expect(answers()).toEqual([{ action: 'decline' }]);
+    expect(payloads(here.log(threadId), 'approval_decided')).toMatchObject([{ outcome: 'denied' }]);
+  },
+  LIMIT,
+);
+
+it(
+  'without a person who can be asked the question is cancelled at once, with a notice and a note in the log',
+  async () => {
+    const { here, answers } = await asking();
+    const result = await here.cli(['run', 'deployer']);
+    expect([result.code, answers()], result.stderr).toEqual([0, [{ action: 'cancel' }]]);
+    expect(result.stderr).toContain('the question of the MCP server gate was cancelled');
+    const { threads } = (await here.json(['threads', 'list'])) as {
+      threads: readonly { thread_id: string }[];
+    };
+    const log = here.log(threads[0]?.thread_id ?? '');
+    expect(payloads(log, 'approval_requested')).toEqual([]);
+    expect(payloads(log, 'note')).toContainEqual(
+      expect.objectContaining({
+        details: expect.objectContaining({ call_id: 'deploy-0', tool: 'mcp/gate/deploy' }),
+      }),
+    );
+  },
+  LIMIT,
+);
+
+it(
+  'an expired question and one that is open when the time of the call is over are cancelled',
+  async () => {
+    const expired = await asking({ policy: { wait_inline: '120s', expires: '1s' } });
+    const first = await expectCompleted(
+      expired.here,
+      expired.here.cli(['run', 'deployer', '--json']),
+    );
+    expect(expired.answers()).toEqual([{ action: 'cancel' }]);
+    expect(payloads(expired.here.log(first), 'approval_decided')).toMatchObject([
+      { outcome: 'expired' },
+    ]);
+    const late = await asking({ policy: { wait_inline: '120s' }, timeout: 2 });
+    const second = await expectCompleted(late.here, late.here.cli(['run', 'deployer', '--json']));
+    expect(late.answers()).toEqual([{ action: 'cancel' }]);
+    expect(payloads(late.here.log(second), 'approval_decided')).toMatchObject([
+      { outcome: 'withdrawn' },
+    ]);
+  },
+  LIMIT,
+);
+
+it(
+  'a cancelled thread withdraws the question',
+  async () => {
+    const { here, answers, ended, request } = await pendingQuestion();
+    await here.json(['threads', 'cancel', request.thread_id]);
+    await ended;
+    expect(await here.waiting()).toEqual([]);
+    expect(answers()).toEqual([{ action: 'cancel' }]);
+    expect(payloads(here.log(request.thread_id), 'approval_decided')).toMatchObject([
+      { outcome: 'withdrawn' },
+    ]);
+    expect(await here.json(['verify', 'thread', request.thread_id])).toMatchObject({
+      success: true,
+    });
+  },
+  LIMIT,
+);
+
+it(
+  'too long texts and too many open questions reach no person',
+  async () => {
+    for (const how of ['long', 'wide']) {
+      const { here, answers } = await asking({ input: { how }, policy: { wait_inline: '120s' } });
+      await expectCompleted(here, here.cli(['run', 'deployer', '--json']));
+      expect(JSON.stringify(answers())).toContain('rye cannot ask this');
+    }
+    const many = await pendingQuestion({ input: { times: 6 } });
+    await vi.waitUntil(async () => (await many.here.waiting()).length === 4, 60_000);
+    expect(many.answers()).toHaveLength(2);
+    for (const { id } of await many.here.waiting()) {
+      await many.here.json(['answer', id, '{"region": "us"}']);
+    }
+    await expectCompleted(many.here, many.ended);
+    expect(many.answers().filter((one) => JSON.stringify(one).includes('accept'))).toHaveLength(4);
+  },
+  LIMIT,
+);
+
+it(
+  'a question among several calls of the server is cancelled: nothing names the call that asks',
+  async () => {
+    const both = await asking({
+      input: { together: true },
+      parallel: 2,
+      policy: { wait_inline: '120s' },
+    });
+    await expectCompleted(both.here, both.here.cli(['run', 'deployer', '--json']));
+    expect(both.answers()).toEqual([{ action: 'cancel' }, { action: 'cancel' }]);
+  },
+  LIMIT,
+);
+
+it(
+  'a program answers with onApproval',
+  async () => {
+    const { here, answers } = await asking();
+    const outcome = await here.rye().run({
+      directiveId: 'deployer',
+      onApproval: ({ kind }) => {
+        expect(kind).toBe('question');
+        return { decision: 'answer', answer: { region: 'us' } };
+      },
+    });
+    expect([outcome.kind, answers()]).toEqual([
+      'completed',
+      [{ action: 'accept', content: { region: 'us' } }],
+    ]);
+  },
+  LIMIT,
+);
+
+it(
+  'at a terminal the dialog shows the form of the server, and the call continues with what was picked',
+  async () => {
+    const { here, answers } = await asking();
+    const terminal = await openTerminal({
+      cwd: here.project,
+      home: here.home,
+      columns: 100,
+      env: here.env,
+    });
+    onTestFinished(() => terminal.close());
+    terminal.run('run deployer');
+    await terminal.shows(/MCP server gate asks: Which/);
+    await terminal.shows(/us/);
+    terminal.press('Down', 'Enter');
+    await terminal.shows(/count/);
+    terminal.press('3', 'Enter');
+    await terminal.shows('exit=0');
+    expect(answers()).toEqual([{ action: 'accept', content: { region: 'us', count: 3 } }]);
+  },
+  LIMIT,
+);
