@@ -6,6 +6,7 @@ import { compact } from '../core/json.ts';
 import { frameOf } from './frame.ts';
 import { paint } from './paint.ts';
 import {
+  atLeaf,
   type BrowserState,
   type Effect,
   openState,
@@ -35,6 +36,8 @@ interface BrowseOptions {
   readonly colors: Colors;
   /** Shows new entries from the start. */
   readonly follow: boolean;
+  /** One line for the person at the start. */
+  readonly notice: string;
   /** Ends the browser. */
   readonly signal: AbortSignal;
 }
@@ -57,6 +60,7 @@ export async function readTree({ trees }: Rye, threadId: string): Promise<TreeSo
     leafId,
     rows: (filter) => tree.rows(filter),
     isSent: (entry) => tree.isSent(entry),
+    turnOf: (entry) => tree.turnOf(entry),
   };
 }
 
@@ -102,7 +106,7 @@ class Session {
         });
       },
     });
-    this.#state = openState(tree, this.#terminal.size);
+    this.#state = { ...openState(tree, this.#terminal.size), notice: options.notice };
   }
 
   start(): void {
@@ -233,7 +237,7 @@ class Session {
       return;
     }
     this.#follower = new AbortController();
-    this.#state = { ...this.#state, isFollowing: true };
+    this.#state = atLeaf({ ...this.#state, isFollowing: true });
     void this.#follow(this.#follower.signal);
   }
 

@@ -1,5 +1,12 @@
 import { getImageDimensions } from '@mariozechner/pi-tui';
-import { childThreadOf, shortKind, type TreeRow, taskOf } from '../app/api/trees.ts';
+import {
+  childThreadOf,
+  type OpenedTree,
+  shortKind,
+  type TreeRow,
+  type TurnFacts,
+  taskOf,
+} from '../app/api/trees.ts';
 import { oneLine } from '../cli/terminal-text.ts';
 import {
   type AssistantBlock,
@@ -10,6 +17,7 @@ import {
   type ToolCallBlock,
 } from '../core/message.ts';
 import { timeOf } from '../core/original.ts';
+import { formatSeconds, formatUsd } from '../core/usage.ts';
 import type { Style } from './layout.ts';
 import {
   changeLines,
@@ -24,22 +32,29 @@ import {
 const MAX_TEXT = 200_000;
 const GAP: Line = [];
 
+/** The parts of a tree with more about an entry. */
+type EntrySource = Pick<OpenedTree, 'isSent' | 'turnOf'>;
+
 let cached: { key: readonly unknown[]; lines: readonly Line[] } | undefined;
 
 /** Wraps the content of an entry to a width. Caches the last result, which a pane reads repeatedly. */
-export function entryLines(
-  row: TreeRow,
-  columns: number,
-  isSent: (entry: string) => boolean,
-): readonly Line[] {
-  const key = [row.entry, row.label, row.leaf, columns, isSent];
+export function entryLines(row: TreeRow, columns: number, source: EntrySource): readonly Line[] {
+  const key = [row.entry, row.label, row.leaf, columns, source];
   if (!cached || cached.key.some((part, at) => part !== key[at])) {
     const pane = new Pane(columns);
-    pane.head(row, isSent);
-    pane.body(row);
+    pane.head(row, source.isSent);
+    pane.body(row, source.turnOf(row.entry.id));
     cached = { key, lines: pane.lines };
   }
   return cached.lines;
+}
+
+/** Formats `$0.0005 · 1.2s`. */
+export function turnText({ spend, seconds }: TurnFacts = {}): string {
+  return [
+    ...(spend === undefined ? [] : [formatUsd(spend)]),
+    ...(seconds === undefined ? [] : [formatSeconds(seconds)]),
+  ].join(' · ');
 }
 
 /** Collects the lines of one entry. */
@@ -69,11 +84,12 @@ class Pane {
     this.lines.push(GAP);
   }
 
-  body({ entry, call }: TreeRow): void {
+  body({ entry, call }: TreeRow, turn: TurnFacts | undefined): void {
     const payload: Readonly<Record<string, unknown>> = { ...entry.payload };
     switch (entry.event_type) {
       case 'message':
         this.#message(payload['message'] as Message, call);
+        if (turn) this.#plain(turnText(turn), 'dim');
         break;
       case 'compaction':
       case 'branch_summary':

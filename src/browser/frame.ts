@@ -8,7 +8,7 @@ import {
 } from '../app/api/trees.ts';
 import { displayWidth, graphemesOf, oneLine, truncate } from '../cli/terminal-text.ts';
 import { timeOf } from '../core/original.ts';
-import { entryLines } from './entry-lines.ts';
+import { entryLines, turnText } from './entry-lines.ts';
 import { helpLines } from './help.ts';
 import { layoutOf, type Span, type Style } from './layout.ts';
 import { countBelow } from './outline.ts';
@@ -101,7 +101,9 @@ function body(state: BrowserState): readonly FrameRow[] {
 const MAX_LINES_SHARE = 3;
 /** Minimum columns of a tree that shows times. */
 const TIMED_COLUMNS = 80;
-const TIME_COLUMNS = 13;
+const TIME_COLUMNS = 11;
+/** Minimum columns of a tree that shows prices. */
+const NOTED_COLUMNS = 40;
 
 /** A line of the tree: cursor, connectors, place, kind, label, text, and if there is room the time. */
 function treeLine(state: BrowserState, at: number, words: readonly string[]): readonly Span[] {
@@ -110,7 +112,8 @@ function treeLine(state: BrowserState, at: number, words: readonly string[]): re
   const position = outline.visible[index];
   const row = position === undefined ? undefined : outline.rows[position];
   if (!row || position === undefined) {
-    const text = at === 0 ? 'this filter shows nothing' : '';
+    const none = state.source.total === 0 ? 'no entries yet' : 'this filter shows nothing';
+    const text = at === 0 ? none : '';
     return [{ text, style: 'dim' }];
   }
   const isChosen = index === cursor;
@@ -122,7 +125,9 @@ function treeLine(state: BrowserState, at: number, words: readonly string[]): re
     ...contentOf(row, words, isFolded ? countBelow(outline, position) : 0),
   ];
   const before = outline.rows[outline.visible[index - 1] ?? -1];
-  const line = columns < TIMED_COLUMNS || row.divider ? spans : timed(spans, columns, row, before);
+  const facts = turnText(state.source.turnOf(row.entry.id));
+  const time = columns < TIMED_COLUMNS || row.divider ? '' : timeText(row, before);
+  const line = withNote(spans, columns, [facts, time].filter((part) => part !== '').join('  '));
   return isChosen ? chosen(line, { columns, isFocused: state.focus === 'tree' }) : line;
 }
 
@@ -144,20 +149,20 @@ function contentOf(row: TreeRow, words: readonly string[], hidden: number): read
   ];
 }
 
-/** Adds the time at the right edge, with the date if the day differs from that of the row before. */
-function timed(
-  spans: readonly Span[],
-  columns: number,
-  { entry }: TreeRow,
-  before: TreeRow | undefined,
-): readonly Span[] {
+/** Returns the time, with the date if the day differs from that of the row before. */
+function timeText({ entry }: TreeRow, before: TreeRow | undefined): string {
   const timestamp = timeOf(entry);
   const isSameDay = before && timeOf(before.entry).slice(0, 10) === timestamp.slice(0, 10);
-  const time = timestamp.slice(isSameDay ? 11 : 5, 16).replace('T', ' ');
-  const fitted = fit(spans, columns - TIME_COLUMNS);
+  return oneLine(timestamp.slice(isSameDay ? 11 : 5, 16).replace('T', ' ')).padStart(TIME_COLUMNS);
+}
+
+/** Adds a note at the right edge; a narrow pane has none. */
+function withNote(spans: readonly Span[], columns: number, note: string): readonly Span[] {
+  if (note === '' || columns < NOTED_COLUMNS) return spans;
+  const fitted = fit(spans, columns - note.length - 2);
   const width = fitted.reduce((sum, { text }) => sum + displayWidth(text), 0);
-  const gap = ' '.repeat(Math.max(1, columns - width - time.length - 1));
-  return [...fitted, { text: `${gap}${oneLine(time)}`, style: 'dim' }];
+  const gap = ' '.repeat(Math.max(1, columns - width - note.length - 1));
+  return [...fitted, { text: `${gap}${note}`, style: 'dim' }];
 }
 
 function placeMark({ leaf, aboveLeaf, active }: TreeRow): string {
@@ -192,8 +197,7 @@ function chosen(
 function entryLine(state: BrowserState, at: number): readonly Span[] {
   const row = chosenRow(state);
   if (!row) return [];
-  const { isSent } = state.source;
-  return entryLines(row, layoutOf(state).entryColumns, isSent)[state.scroll + at] ?? [];
+  return entryLines(row, layoutOf(state).entryColumns, state.source)[state.scroll + at] ?? [];
 }
 
 /** A ruler with the place in tree and entry, then keys, a question, what is typed, or a notice. */
@@ -207,7 +211,7 @@ function ruler(state: BrowserState): string {
   const count = outline.visible.length;
   const parts = [`row ${Math.min(cursor + 1, count)} of ${count}`];
   const { entryColumns, bodyRows } = layoutOf(state);
-  const lines = row ? entryLines(row, entryColumns, source.isSent).length : 0;
+  const lines = row ? entryLines(row, entryColumns, source).length : 0;
   if (lines > bodyRows && (focus === 'entry' || entryColumns < size.columns)) {
     const end = Math.min(lines, scroll + bodyRows);
     parts.push(`text: lines ${scroll + 1} to ${end} of ${lines}`);
@@ -221,7 +225,7 @@ function ruler(state: BrowserState): string {
 }
 
 const TREE_KEYS =
-  '? help  q quit  ⏎ read  / search  f filter  ← → fold  L label  b branch  r resume  F follow';
+  '? help  q quit  ⏎ read  f follow  / search  v filter  ← → fold  L label  b branch  r resume';
 const ENTRY_KEYS = '? help  q quit  ↑ ↓ scroll  ← tree  / search  L label  b branch  r resume';
 const PROMPTS = {
   search: 'search: ',

@@ -6,7 +6,8 @@ const ESCAPE = '\u001b';
 const ERASE_REST = `${ESCAPE}[K`;
 /** Other screen, no cursor, no wrapping: a character that is wider than thought must not push the next line down. */
 export const ENTER_SCREEN = `${ESCAPE}[?1049h${ESCAPE}[?25l${ESCAPE}[?7l${ESCAPE}[2J`;
-export const LEAVE_SCREEN = `${ESCAPE}[?7h${ESCAPE}[?25h${ESCAPE}[?1049l`;
+/** Clears the other screen first: after a resize, tmux would leave some of it on the first one. */
+export const LEAVE_SCREEN = `${ESCAPE}[H${ESCAPE}[2J${ESCAPE}[?7h${ESCAPE}[?25h${ESCAPE}[?1049l`;
 // the terminal shows all of a frame at once where it can
 const BEGIN = `${ESCAPE}[?2026h`;
 const END = `${ESCAPE}[?2026l`;

@@ -1,4 +1,4 @@
-import { neutralize, wrapText } from '../cli/terminal-text.ts';
+import { displayWidth, neutralize, wrapText } from '../cli/terminal-text.ts';
 import type { Span, Style } from './layout.ts';
 
 /** A line of the entry's pane. */
@@ -15,9 +15,15 @@ export function plainLines(text: string, style: Style, columns: number): readonl
   return wrapText(clean(text), columns).map((line) => [{ text: line, style }]);
 }
 
-/** Wraps spans as one text; the lines after the first begin with `indent`. */
-function wrapSpans(spans: readonly Span[], columns: number, indent = ''): readonly Line[] {
+/**
+ * Wraps spans as one text; the lines after the first begin with `hanging`, unless a word needs its columns: a word that
+ * fits the pane is whole.
+ */
+function wrapSpans(spans: readonly Span[], columns: number, hanging = ''): readonly Line[] {
   const whole = spans.map(({ text }) => text).join('');
+  const widths = hanging === '' ? [] : whole.split(' ').map(displayWidth);
+  const isNeeded = widths.some((width) => width <= columns && width > columns - hanging.length);
+  const indent = isNeeded ? '' : hanging;
   let at = 0;
   return wrapText(whole, columns - indent.length).map((text, index) => {
     const start = Math.max(at, whole.indexOf(text, at));

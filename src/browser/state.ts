@@ -1,4 +1,4 @@
-import { TREE_FILTERS, type TreeFilter, type TreeRow } from '../app/api/trees.ts';
+import { TREE_FILTERS, type TreeFilter, type TreeRow, type TurnFacts } from '../app/api/trees.ts';
 import { entryLines } from './entry-lines.ts';
 import { type Focus, layoutOf, type Size } from './layout.ts';
 import { indexOfRow, type Outline, outlineOf, withFolds } from './outline.ts';
@@ -15,6 +15,8 @@ export interface TreeSource {
   rows(filter: TreeFilter): readonly TreeRow[];
   /** True if the context of the entry's branch holds the entry. */
   readonly isSent: (entry: string) => boolean;
+  /** The price and the time of an answer. */
+  readonly turnOf: (entry: string) => TurnFacts | undefined;
 }
 
 /** A side effect that the browser requests. */
@@ -73,7 +75,7 @@ export interface BrowserState {
 
 export const BROWSE: Mode = { kind: 'browse' };
 
-/** Returns the first state: everything unfolded, the head selected. */
+/** Returns the first state: everything unfolded, the first entry selected. */
 export function openState(
   source: TreeSource,
   size: Size,
@@ -94,7 +96,7 @@ export function openState(
     query: '',
     notice: '',
   };
-  return atLeaf(state);
+  return inView(state);
 }
 
 /** Returns the selected row; undefined if the filter shows none. */
@@ -171,7 +173,7 @@ export function scrollTo(state: BrowserState, line: number): BrowserState {
   const row = chosenRow(state);
   if (!row) return state;
   const { entryColumns, bodyRows } = layoutOf(state);
-  const last = entryLines(row, entryColumns, state.source.isSent).length - bodyRows;
+  const last = entryLines(row, entryColumns, state.source).length - bodyRows;
   return { ...state, scroll: Math.max(0, Math.min(line, last)) };
 }
 

@@ -52,7 +52,7 @@ function browsed(state: BrowserState, { name }: Key): Step {
   if (name === 'q') return { state, effect: { kind: 'quit' } };
   const common = EVERYWHERE.get(name);
   if (common) return { state: common(state) };
-  if (name === 'shift+f') return { state, effect: { kind: 'follow' } };
+  if (name === 'f' || name === 'shift+f') return { state, effect: { kind: 'follow' } };
   if (state.focus === 'tree') {
     if (name === 'backspace' || name === 'escape') return { state, effect: { kind: 'back' } };
     const thread = name === 'enter' ? threadOf(state) : undefined;
@@ -116,7 +116,7 @@ const EVERYWHERE: ReadonlyMap<string, Move> = new Map<string, Move>([
     String(at + 1),
     (state) => withFilter(state, filter),
   ]),
-  ['f', (state) => withFilter(state, nextFilter(state.filter, 1))],
+  ['v', (state) => withFilter(state, nextFilter(state.filter, 1))],
   ['ctrl+o', (state) => withFilter(state, nextFilter(state.filter, 1))],
   ['shift+ctrl+o', (state) => withFilter(state, nextFilter(state.filter, -1))],
   ['p', (state) => withFilter(state, nextFilter(state.filter, -1))],

@@ -1,4 +1,5 @@
 import type { ExitCode } from '../core/errors.ts';
+import type { SignableType } from '../core/ids.ts';
 import type { Io } from './io.ts';
 
 /** The value that the parser read for an option; undefined if the command line doesn't have it. */
@@ -22,6 +23,11 @@ export interface Option<V = unknown> {
   readonly read: (raw: RawValue) => V;
 }
 
+/** The item that an argument names: one of this type, or else of the type that the word before it names. */
+export interface NamedItem {
+  readonly type?: SignableType;
+}
+
 /** A positional argument as data. */
 export interface Argument<V = unknown> {
   readonly description: string;
@@ -33,6 +39,8 @@ export interface Argument<V = unknown> {
   readonly isThread?: true;
   /** The argument names a thread if the word before it is this one. */
   readonly threadAfter?: string;
+  /** The argument is the ID of an item. The path of the item's file is accepted too. */
+  readonly item?: NamedItem;
   /** Converts the words from this argument's position on to the value that the command gets. */
   readonly read: (words: readonly string[]) => V;
 }
@@ -93,6 +101,8 @@ export interface ArgumentSpec extends Argument {
 interface CommandWords {
   readonly name: string;
   readonly summary: string;
+  /** The heading that the help of the group lists it below; absent: `Commands:`. */
+  readonly heading?: string;
 }
 
 /** Everything of a command except its words. */
@@ -138,10 +148,15 @@ export function commandsOf<K extends string>(
   }));
 }
 
+/** Lists commands below a heading in the help of their group. */
+export function withHeading(heading: string, ...commands: readonly Command[]): readonly Command[] {
+  return commands.map((command) => ({ ...command, heading }));
+}
+
 export async function loadCommand({ load, ...command }: Command): Promise<Command> {
   if (load === undefined) return command;
-  const { name, summary } = command;
-  return { ...(await load()), name, summary };
+  const { arguments: _none, options: _no, examples: _nothing, ...words } = command;
+  return { ...(await load()), ...words };
 }
 
 /** Loads a command and everything below it, for texts about the whole tree. */
@@ -286,14 +301,14 @@ export function choice<const C extends string>(
 
 export function argument(
   description: string,
-  extra: Pick<Argument, 'name' | 'isThread' | 'threadAfter'> = {},
+  extra: Pick<Argument, 'name' | 'isThread' | 'threadAfter' | 'item'> = {},
 ): Argument<string> {
   return { ...extra, description, read: ([word = '']) => word };
 }
 
 export function optionalArgument(
   description: string,
-  extra: { readonly name?: string } = {},
+  extra: Pick<Argument, 'name' | 'item'> = {},
 ): Argument<string | undefined> {
   return { ...extra, description, optional: true, read: ([word]) => word };
 }

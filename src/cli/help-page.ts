@@ -60,6 +60,7 @@ const EXIT_MEANINGS: readonly (readonly [number, string])[] = [
   [5, 'a limit or budget was exceeded or cannot be granted'],
   [6, 'not found'],
   [7, 'the model provider rejected the call, or is unreachable after retries'],
+  [8, 'suspended: a person has to decide, or a hook stopped the thread until it is resumed'],
   [130, 'cancelled'],
 ];
 

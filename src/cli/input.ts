@@ -32,7 +32,8 @@ export const OPTIONAL_SIGNABLE: Argument<SignableType | 'hook' | undefined> = {
   read: ([word]) => (word === undefined ? undefined : typeNamed(word, SIGNABLE_TYPES)),
 };
 
-function typeNamed<const T extends string>(text: string, types: readonly T[]): T {
+/** Returns the type that a word names, in singular or plural. Throws `usage`. */
+export function typeNamed<const T extends string>(text: string, types: readonly T[]): T {
   const name = text.toLowerCase();
   const found = types.find((type) => type === name || `${type}s` === name);
   if (found !== undefined) return found;

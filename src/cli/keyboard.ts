@@ -24,6 +24,11 @@ export interface KeyHandlers {
 export interface Keyboard {
   /** Stops the job, as Ctrl-Z does elsewhere. The keys return when the job continues. */
   suspend(): void;
+  /**
+   * Leaves the terminal to another program, such as an editor, until the returned function is called. Meanwhile Ctrl-C is
+   * that program's, and interrupts nothing here.
+   */
+  lend(): () => void;
   /** Restores the terminal. Idempotent. */
   close(): void;
 }
@@ -40,7 +45,7 @@ const STOPPED_MS = 100;
 /** Takes the terminal's keys. Restores the terminal at the latest when the process exits. */
 export function openKeyboard(handlers: KeyHandlers): Keyboard {
   const { stdin, stderr } = process;
-  let state: 'open' | 'suspended' | 'closed' = 'open';
+  let state: 'open' | 'suspended' | 'lent' | 'closed' = 'open';
   let pasted: string | undefined;
   let isAfterReturn = false;
 
@@ -72,7 +77,7 @@ export function openKeyboard(handlers: KeyHandlers): Keyboard {
   // every stream learns its new size before anything is drawn
   const onResize = (): void => void setImmediate(handlers.onRedraw);
   const onContinue = (): void => {
-    if (state === 'closed') return;
+    if (state === 'closed' || state === 'lent') return;
     state = 'open';
     take();
     // the size may have changed meanwhile
@@ -89,6 +94,20 @@ export function openKeyboard(handlers: KeyHandlers): Keyboard {
       if (state === 'suspended') onContinue();
     }, STOPPED_MS);
   };
+  const lend = (): (() => void) => {
+    if (state !== 'open') return () => {};
+    state = 'lent';
+    restore();
+    const handlersOfInterrupt = process.listeners('SIGINT');
+    process.removeAllListeners('SIGINT').on('SIGINT', ignore);
+    return () => {
+      process.removeListener('SIGINT', ignore);
+      for (const handler of handlersOfInterrupt) process.on('SIGINT', handler);
+      if (state !== 'lent') return;
+      state = 'open';
+      take();
+    };
+  };
   const close = (): void => {
     if (state === 'closed') return;
     if (state === 'open') restore();
@@ -103,7 +122,11 @@ export function openKeyboard(handlers: KeyHandlers): Keyboard {
   stderr.on('resize', onResize);
   process.on('SIGCONT', onContinue).on('exit', leave).on('uncaughtExceptionMonitor', close);
   take();
-  return { suspend, close };
+  return { suspend, lend, close };
+}
+
+function ignore(): void {
+  // with a listener, the signal does not end the process
 }
 
 /** Streams do not flush when the process exits; Node itself ends the raw mode. */

@@ -148,6 +148,7 @@ function addCommand(
   for (const child of command.commands ?? []) {
     const isDefault = child.name === command.defaultCommand;
     const named = parser.command(child.name, { isDefault }).summary(child.summary);
+    if (child.heading !== undefined) named.helpGroup(child.heading);
     children.set(named.helpCommand(false), child);
   }
   for (const child of command.internal ?? []) {
@@ -169,7 +170,8 @@ function addCommand(
       const context = { io: options.io, global, root: ROOT };
       const given =
         takesLast && parser.opts()['last'] === true ? ['@', ...parser.args] : parser.args;
-      const words = await withPickedThread(command, given, context);
+      const picked = await withPickedThread(command, given, context);
+      const words = await withNamedItem(command, picked, context);
       const missing = command.arguments.find(
         ({ optional }, index) => optional !== true && words[index] === undefined,
       );
@@ -199,17 +201,34 @@ function addCommand(
   }
 }
 
+/** Replaces the path of an item's file by the type and the ID that the command takes. */
+async function withNamedItem(
+  command: Command,
+  words: readonly string[],
+  context: Context,
+): Promise<readonly string[]> {
+  const index = command.arguments.findIndex(({ item }) => item !== undefined);
+  const { item } = command.arguments[index] ?? {};
+  if (item === undefined || !words.some((word) => word.includes('.ai/'))) return words;
+  const { holdsItemPath, withItemPath } = await import('./item-path.ts');
+  return holdsItemPath(words) ? withItemPath(words, { ...item, index }, context) : words;
+}
+
 /** Declares the arguments to the parser. Returns true if the command takes `--last` for its first one. */
 function declareArguments(parser: Parser, command: Command): boolean {
   const takesLast = command.arguments[0]?.isThread === true;
   const usage = command.arguments.map(({ name, optional, isThread }) =>
     optional === true || isThread === true ? `[${name}]` : `<${name}>`,
   );
-  const mayBePicked = command.arguments.some(({ threadAfter }) => threadAfter !== undefined);
-  if (takesLast || mayBePicked) parser.usage(['[options]', ...usage].join(' '));
+  const isCountedLater = command.arguments.some(
+    ({ threadAfter, item }) => threadAfter !== undefined || item !== undefined,
+  );
+  if (takesLast || isCountedLater) parser.usage(['[options]', ...usage].join(' '));
   for (const [index, { name, description }] of command.arguments.entries()) {
-    // with --last the words move by one position, and a person may pick a thread: the action counts the words
-    parser.argument(takesLast || mayBePicked ? `[${name}]` : (usage[index] ?? name), description);
+    // with --last the words move by one position, a person may pick a thread, and a path may replace type and ID: the
+    // action counts the words
+    const word = takesLast || isCountedLater ? `[${name}]` : (usage[index] ?? name);
+    parser.argument(word, description);
   }
   return takesLast;
 }
@@ -273,7 +292,8 @@ class MissingCommand extends RyeError {
 
 function unknownCommand(parser: Parser, { commands = [] }: Command, word: string): RyeError {
   const path = pathOf(parser);
-  const names = commands.map(({ name }) => name);
+  const ofRoot = parser.parent === null ? ['help', 'version'] : [];
+  const names = [...commands.map(({ name }) => name), ...ofRoot];
   return new RyeError('usage', `unknown command ${JSON.stringify(word)}`, {
     hint:
       replacementOf(path, word) ??

@@ -4,7 +4,14 @@ import { EXIT, type ExitCode } from '../core/errors.ts';
 import { type JsonObject, toText } from '../core/json.ts';
 import type { Context } from './command.ts';
 import { type Io, isSet, type Sink } from './io.ts';
-import { type Colors, displayWidth, oneLine, truncate } from './terminal-text.ts';
+import {
+  type Colors,
+  displayWidth,
+  graphemesOf,
+  oneLine,
+  truncate,
+  wrapText,
+} from './terminal-text.ts';
 import { withWarnings } from './warnings.ts';
 
 /** Prints the one JSON document of a call, with the warnings of the call. */
@@ -51,26 +58,64 @@ function wantsColor(sink: Sink, env: Io['env'], isAllowed: boolean): boolean {
 
 const GAP = '  ';
 
+/** A last column that shows less than this is not worth its place. */
+const LEAST_LAST = 16;
+
 /**
- * Formats aligned columns under headings. On a terminal, rows are cut to its width. Elsewhere nothing is cut, so that
- * `grep` and `awk` see everything. Each cell is neutralized and put on one line.
+ * Formats aligned columns under headings. On a terminal, rows are cut to its width, and columns of `optional` are dropped
+ * in that order while the last column has little room. Elsewhere nothing is cut, so that `grep` and `awk` see everything.
+ * Each cell is neutralized and put on one line.
  */
 export function formatTable(
   headings: readonly string[],
   rows: readonly (readonly string[])[],
   sink: Sink,
+  optional: readonly string[] = [],
 ): readonly string[] {
   const cells = [headings, ...rows.map((row) => row.map(oneLine))];
-  const widths = headings.map((_, column) =>
-    Math.max(...cells.map((row) => displayWidth(row[column] ?? ''))),
-  );
+  const columns = headings.map((heading, column) => ({
+    heading,
+    column,
+    width: Math.max(...cells.map((row) => displayWidth(row[column] ?? ''))),
+  }));
+  const [next, ...others] = optional;
+  if (sink.isTty && next !== undefined) {
+    const total = columns.reduce((sum, { width }) => sum + width + GAP.length, -GAP.length);
+    const last = columns.at(-1)?.width ?? 0;
+    if (total - Math.max(0, last - LEAST_LAST) > sink.columns) {
+      const kept = columns.filter(({ heading }) => heading !== next);
+      const keep = (row: readonly string[]) => kept.map(({ column }) => row[column] ?? '');
+      return formatTable(keep(headings), rows.map(keep), sink, others);
+    }
+  }
   return cells.map((row) => {
-    const line = row
-      .map((cell, column) => pad(cell, widths[column] ?? 0))
+    const line = columns
+      .map(({ column, width }) => pad(row[column] ?? '', width))
       .join(GAP)
       .trimEnd();
     return sink.isTty ? truncate(line, sink.columns) : line;
   });
+}
+
+/** Wraps a line to the width of a terminal and indents what follows. Elsewhere the line stays whole. */
+export function wrapped(line: string, sink: Sink, indent = GAP): readonly string[] {
+  if (!sink.isTty || displayWidth(line) <= sink.columns) return [line];
+  const [first = '', ...rest] = wrapText(line, sink.columns);
+  const room = Math.max(1, sink.columns - indent.length);
+  return rest.length === 0
+    ? [first]
+    : [first, ...wrapText(rest.join(' '), room).map((piece) => `${indent}${piece.trimStart()}`)];
+}
+
+/** Shows the end of a path that is wider than a terminal, from a folder on if one begins there. */
+export function fitPath(file: string, sink: Sink, used = 0): string {
+  const room = Math.max(1, sink.columns - used);
+  if (!sink.isTty || displayWidth(file) <= room) return file;
+  const characters = [...graphemesOf(file)];
+  while (displayWidth(characters.join('')) > room - 1) characters.shift();
+  const end = characters.join('');
+  const folder = end.indexOf('/');
+  return `…${end.slice(folder === -1 || folder === end.length - 1 ? 0 : folder)}`;
 }
 
 function pad(text: string, width: number): string {

@@ -64,6 +64,8 @@ async function stdinState(): Promise<'data' | 'silent' | 'none'> {
       setImmediate(() => setImmediate(resolve, kind.isFIFO() ? 'silent' : 'none'));
   });
   stdin.removeAllListeners('readable').pause();
+  // stops the pipe in a later tick; who reads before that would wait forever for the rest
+  await new Promise((resolve) => void setImmediate(resolve));
   return state;
 }
 

@@ -31,6 +31,14 @@ export class ResultCollector {
   readonly #inputs = new Map<string, JsonObject>();
   readonly #denials: PermissionDenial[] = [];
 
+  /** Returns a listener that notes each event before it passes it on. */
+  before(listener: (event: LogEvent | UnknownEvent) => void): typeof listener {
+    return (event) => {
+      this.note(event);
+      listener(event);
+    };
+  }
+
   note(event: LogEvent | UnknownEvent): void {
     const message = payloadOf(event, 'message')?.message;
     if (message?.role === 'assistant') {
@@ -56,4 +64,17 @@ export class ResultCollector {
       permission_denials: this.#denials,
     };
   }
+}
+
+/** Writes the result of a run to the file of `--output`, as text or as the JSON document that `--json` prints. */
+export async function saveResult(
+  target: string,
+  result: ThreadResult,
+  content: string | object,
+): Promise<void> {
+  const { writeOutput } = await import('../disk/whole-file.ts');
+  const output = typeof content === 'string' ? content : JSON.stringify(content);
+  writeOutput(target, output.endsWith('\n') ? output : `${output}\n`, {
+    hint: `The thread itself has finished. Show its result: rye threads show ${result.thread_id}`,
+  });
 }

@@ -7,6 +7,9 @@ import type { Context } from './command.ts';
 import type { Io } from './io.ts';
 import { noteWarning } from './warnings.ts';
 
+/** Notices about what rye did as it should; all others are warnings. */
+const FACT = /^(?:new signing key |thread \S+ is a fork of |nothing has changed since thread )/;
+
 export interface SessionOptions {
   /** Use the working directory itself, without a search for `.ai` in its parents. */
   readonly here?: boolean;
@@ -48,6 +51,12 @@ export function projectFolder(context: Context): string {
   return openOptions(context).projectPath;
 }
 
+/** The folders of the spaces that a person can change: the project, then the user's. */
+export function spaceFolders(context: Context): readonly string[] {
+  const { projectPath, userSpacePath } = openOptions(context);
+  return [projectPath, userSpacePath];
+}
+
 function openOptions(
   { io, global }: Context,
   { here = false }: SessionOptions = {},
@@ -73,7 +82,7 @@ function openOptions(
     configOverrides: global.config,
     createKey: true,
     onNotice: (notice) => {
-      if (isSecurityWarning(notice)) noteWarning(io, notice);
+      if (!FACT.test(notice)) noteWarning(io, notice);
       if (!global.quiet || isSecurityWarning(notice)) io.stderr.write(`rye: ${notice}\n`);
     },
   };

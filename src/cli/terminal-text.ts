@@ -109,9 +109,12 @@ function wrapLine(line: string, columns: number): readonly string[] {
   let at = 0;
   for (const character of line) {
     const own = characterWidth(character);
-    if (width + own > columns) {
+    // a space at the edge is lost, so it needs no column
+    if (character !== ' ' && width + own > columns) {
       const end = gap > start ? gap : at;
-      lines.push(line.slice(start, end).trimEnd());
+      const part = line.slice(start, end).trimEnd();
+      // nothing but indentation before a word that needs the whole width
+      if (part !== '') lines.push(part);
       width -= gap > start ? gapWidth : width;
       start = end;
       gap = -1;
@@ -123,5 +126,6 @@ function wrapLine(line: string, columns: number): readonly string[] {
       gapWidth = width;
     }
   }
-  return [...lines, line.slice(start)];
+  const rest = line.slice(start);
+  return [...lines, width > columns ? rest.trimEnd() : rest];
 }

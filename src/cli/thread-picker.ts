@@ -1,14 +1,13 @@
 import type { ListedThread } from '../app/api/threads.ts';
 import { formatAge } from '../core/clock.ts';
-import type { ThreadStatus } from '../core/thread.ts';
 import type { Key } from './keyboard.ts';
+import { stateMark, stateWord, type ThreadState } from './render/status-mark.ts';
 import { type Colors, displayWidth, oneLine, truncate } from './terminal-text.ts';
 
 /** A thread that can be picked. */
 interface Choice {
   readonly id: string;
-  readonly status: ThreadStatus;
-  readonly isCrashed: boolean;
+  readonly state: ThreadState;
   /** Such as `5 min ago`. */
   readonly age: string;
   /** The beginning of its result or error. */
@@ -45,8 +44,7 @@ const MOVES: Readonly<Record<string, number>> = {
 export function openPicker(threads: readonly ListedThread[], now: number): Picker {
   const choices = threads.map((thread) => ({
     id: thread.chain?.[0] ?? thread.thread_id,
-    status: thread.status,
-    isCrashed: thread.process_gone === true,
+    state: thread,
     age: formatAge(now - Date.parse(thread.updated_at)),
     text: oneLine((thread.error?.message ?? thread.result ?? '').slice(0, MAX_TEXT)),
   }));
@@ -89,8 +87,8 @@ function oneLineOf(text: string): string {
 /** Returns the choices that have all typed words in their ID, status or text. */
 function matching({ choices, query }: Picker): readonly Choice[] {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-  return choices.filter(({ id, status, text }) => {
-    const whole = `${id} ${status} ${text}`.toLowerCase();
+  return choices.filter(({ id, state, text }) => {
+    const whole = `${id} ${stateWord(state)} ${text}`.toLowerCase();
     return words.every((word) => whole.includes(word));
   });
 }
@@ -120,7 +118,7 @@ export function drawPicker(
     const isChosen = first + index === picker.at;
     const id = truncate(oneLine(choice.id), idColumns);
     const cell = id + ' '.repeat(Math.max(0, idColumns - displayWidth(id)));
-    const [mark, paint] = markOf(choice, colors);
+    const { mark, paint } = stateMark(choice.state, colors);
     const rest = truncate(
       `${choice.age.padEnd(11)}  ${choice.text}`,
       Math.max(1, columns - idColumns - 8),
@@ -136,11 +134,4 @@ export function drawPicker(
     ],
     cursor: { row: 0, column: title.length + displayWidth(picker.query) },
   };
-}
-
-function markOf({ status, isCrashed }: Choice, colors: Colors): [string, (text: string) => string] {
-  if (isCrashed || status === 'error') return ['✗', colors.red];
-  if (status === 'completed') return ['✓', colors.green];
-  if (status === 'running' || status === 'created') return ['●', colors.cyan];
-  return [status === 'suspended' ? '‖' : '■', colors.yellow];
 }

@@ -92,6 +92,7 @@ export async function resumeThread(
 export function exitCodeOfResult({ success, status, error }: ThreadResult): ExitCode {
   if (success) return EXIT.ok;
   if (status === 'cancelled') return EXIT.cancelled;
+  if (status === 'suspended') return EXIT.waiting;
   return error === undefined ? EXIT.failed : exitCodeOf(error.code);
 }
 

@@ -2,7 +2,7 @@ import picocolors from 'picocolors';
 import { describe, expect, it } from 'vitest';
 import { frameOf } from '../../src/browser/frame.ts';
 import { paint } from '../../src/browser/paint.ts';
-import { openState } from '../../src/browser/state.ts';
+import { atLeaf, openState } from '../../src/browser/state.ts';
 import { displayWidth } from '../../src/cli/terminal-text.ts';
 import type { EventDraft } from '../../src/core/events.ts';
 import { userMessage } from '../log/support.ts';
@@ -177,7 +177,7 @@ describe('the screen', () => {
   it('draws the start of a run as a line between the entries', () => {
     const at = { timestamp: '2026-02-18T09:30:00.000Z', payload: {} };
     const source = sourceOf(BRANCHED, [{ ...at, text: 'run 2 · branched', seq: 6 }]);
-    const state = openState(source, { columns: 100, rows: 20 });
+    const state = atLeaf(openState(source, { columns: 100, rows: 20 }));
     expect(treeOf(state).slice(2)).toEqual([
       '  ● tool  read(a.ts) → export const a = 1;',
       '  │ ── run 2 · branched ──',
@@ -193,7 +193,7 @@ describe('the screen', () => {
 
   it('refuses to branch or resume in a thread that was handed off, and names the fork', () => {
     const source = { ...sourceOf(BRANCHED), threadId: 'demo/next', firstThreadId: 'demo/count-1' };
-    const state = openState(source, { columns: 100, rows: 20 });
+    const state = atLeaf(openState(source, { columns: 100, rows: 20 }));
     expect(screenOf(state)[0]).toContain('demo/count-1');
     for (const key of ['b', 'r']) {
       expect(press(state, 'g', key).state.notice).toMatch(

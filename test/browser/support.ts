@@ -1,5 +1,5 @@
 import { type Frame, frameOf } from '../../src/browser/frame.ts';
-import { type BrowserState, openState, type TreeSource } from '../../src/browser/state.ts';
+import { atLeaf, type BrowserState, openState, type TreeSource } from '../../src/browser/state.ts';
 import { type Key, type Step, update } from '../../src/browser/update.ts';
 import { displayWidth, graphemesOf } from '../../src/cli/terminal-text.ts';
 import type { EventDraft } from '../../src/core/events.ts';
@@ -59,6 +59,7 @@ export function sourceOf(
     leafId: tree.leafId,
     rows: (filter) => viewTree(tree, { filter, dividers }),
     isSent: (entry) => entry !== 'e4',
+    turnOf: () => undefined,
   };
 }
 
@@ -66,7 +67,7 @@ export function opened(
   drafts: readonly EventDraft[] = BRANCHED,
   size = { columns: 100, rows: 20 },
 ): BrowserState {
-  return openState(sourceOf(drafts), size);
+  return atLeaf(openState(sourceOf(drafts), size));
 }
 
 /** Keys by name; a word in quotes is typed letter by letter. */

@@ -105,6 +105,8 @@ describe('rye threads open in a terminal', () => {
     const terminal = new Terminal('work', 100, 24);
     terminal.run(`threads open ${threadId}`);
     await terminal.shows('[1 default]');
+    await terminal.shows(/› ● user/);
+    terminal.press('a');
     await terminal.shows(/›.*◆ tool/);
     terminal.press('5');
     await terminal.shows('[5 all]');
@@ -222,6 +224,8 @@ describe('rye threads open in a terminal', () => {
     expect(ran).toMatchObject({ status: 'completed' });
     terminal.run('threads open again');
     await terminal.shows('[1 default]');
+    terminal.press('a');
+    await terminal.shows(/›.*◆ tool/);
     terminal.press('r');
     await terminal.shows('message (may be empty)');
     terminal.type('once more');

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { withSize, withSource } from '../../src/browser/state.ts';
+import { openState, withSize, withSource } from '../../src/browser/state.ts';
 import { userMessage } from '../log/support.ts';
 import {
   answer,
@@ -17,7 +17,10 @@ import {
 const TO_CALL = ['g', 'down'] as const;
 
 describe('the browser', () => {
-  it('opens at the leaf, the active branch first', () => {
+  it('opens at the first entry, and a follower at the leaf, the active branch first', () => {
+    const first = openState(sourceOf(BRANCHED), { columns: 60, rows: 5 });
+    expect(chosenId(first)).toBe('e1');
+    expect(treeOf(first)[0]).toBe('› ● user  What is wrong?');
     const state = opened();
     expect(treeOf(state)).toEqual([
       '  ● user  What is wrong?',
@@ -77,11 +80,11 @@ describe('the browser', () => {
 
   it('goes through the filters both ways and keeps the choice where it is shown', () => {
     const call = press(opened(), ...TO_CALL).state;
-    expect(press(call, 'f').state.filter).toBe('no-tools');
+    expect(press(call, 'v').state.filter).toBe('no-tools');
     expect(press(call, 'p').state.filter).toBe('all');
     expect(press(call, 'shift+ctrl+o').state.filter).toBe('all');
     expect(press(call, 'ctrl+o').state.filter).toBe('no-tools');
-    expect(press(call, 'f', 'f', 'f', 'f', 'f').state.filter).toBe('default');
+    expect(press(call, 'v', 'v', 'v', 'v', 'v').state.filter).toBe('default');
     expect(chosenId(press(call, '5').state)).toBe('e2');
     expect(chosenId(press(call, '3').state)).toBe('e1');
     expect(chosenId(press(call, '4', '1').state)).toBe('e2');
@@ -177,13 +180,15 @@ describe('the browser', () => {
       ),
     ];
     const state = opened(drafts);
-    expect(treeOf(state)).toEqual(['› ◆ tool  execute(demo/kid) → completed: Not…']);
+    expect(treeOf(state)).toEqual(['› ◆ tool  kid → completed: Nothing.']);
     expect(press(state, 'enter').effect).toEqual({ kind: 'open', thread: 'kid-1' });
     expect(press(state, 'tab').state.focus).toBe('entry');
     for (const key of ['escape', 'backspace']) {
       expect(press(state, key).effect).toEqual({ kind: 'back' });
     }
-    expect(press(state, 'shift+f').effect).toEqual({ kind: 'follow' });
+    for (const key of ['f', 'shift+f']) {
+      expect(press(state, key).effect).toEqual({ kind: 'follow' });
+    }
   });
 
   it('stays at the head while it follows, else at the choice', () => {

@@ -167,7 +167,7 @@ test(
 );
 
 test(
-  'a run that reaches its limit names the limit once and the resume command last',
+  'a run that reaches its limit names the limit once and last a command that goes on',
   async () => {
     const { open } = await place(() => calls(toolUse('rye_file_system_ls', { path: '.' })));
     const terminal = await open(100);
@@ -175,8 +175,10 @@ test(
     await terminal.shows('exit=5');
     expect(terminal.screen().match(/limit reached/gi)).toHaveLength(1);
     expect(terminal.screen()).toMatch(
-      /✗ failed · 2 turns · .*resume: rye threads resume kid-demo\nexit=5/,
+      /✗ failed · 2 turns · .*\nresume: rye threads resume kid-demo --limit turns=2 {4}open: rye threads open kid-demo\nexit=5/,
     );
+    terminal.run('threads resume kid-demo --limit turns=2');
+    await terminal.shows(/✗ failed · 4 turns · /);
   },
   LIMIT,
 );
@@ -211,6 +213,37 @@ test(
     await terminal.shows('exit=0');
     expect(terminal.screen()).toContain('  The end.');
     expect(terminal.screen()).toContain('✓ 1 turn');
+  },
+  LIMIT,
+);
+
+test(
+  'attach shows only the last run of a running thread, and only the last turn of one that has ended',
+  async () => {
+    let release = (): void => {};
+    const gate = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const { here, open, env } = await place(({ body }) => {
+      const answers = body.messages.filter(({ role }) => role === 'assistant').length;
+      if (answers === 0) return reply('The first answer.');
+      if (answers === 1) return calls(toolUse('rye_file_system_ls', { path: 'src' }));
+      return { steps: [text('The second.\n\n'), { kind: 'wait', until: gate }, text('The end.')] };
+    });
+    await here.rye(['run', 'work', '--thread-id', 'work-demo'], { env });
+    const other = await open(100);
+    other.run('threads resume work-demo -m Again');
+    await other.shows('The second.');
+    const terminal = await open(200);
+    terminal.run('attach work-demo');
+    await terminal.shows(/^[^\n]* · work-demo\n\n {2}● ls src .*\n\n {2}The second\.\n/);
+    release();
+    await terminal.shows(/✓ 3 turns · .*resume: .* {4}open: rye threads open work-demo\nexit=0/);
+    expect(terminal.screen()).not.toContain('The first answer.');
+    terminal.run('attach work-demo');
+    await terminal.shows(/The second\.[^]*exit=0/);
+    expect(terminal.screen()).toContain('The end.');
+    expect(terminal.screen()).not.toMatch(/ls src|The first answer/);
   },
   LIMIT,
 );
@@ -261,7 +294,7 @@ test(
     const { code, stderr } = await here.rye(['run', 'work', '--thread-id', 'work-demo'], { env });
     expect(stderr).toContain('rye: suspended by hook protect_env: a person must look');
     expect(stderr).toContain('resume: rye threads resume work-demo');
-    expect(code).toBe(1);
+    expect(code).toBe(8);
     const { stdout } = await here.rye(['threads', 'show', 'work-demo'], { env });
     expect(stdout).toContain('suspended by hook protect_env: a person must look');
   },

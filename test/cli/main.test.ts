@@ -57,6 +57,11 @@ describe('usage errors', () => {
       'rye: unknown command "lits" [usage]\nhint: Did you mean `rye list`?',
     ],
     [
+      'unknown command that is nearly version',
+      ['verison'],
+      'rye: unknown command "verison" [usage]\nhint: Did you mean `rye version`?',
+    ],
+    [
       'unknown command of a group with a default',
       ['threads', 'logz'],
       'unknown command "logz" [usage]\nhint: Did you mean `rye threads logs`?',

@@ -66,6 +66,7 @@ const READING: Readonly<Record<string, readonly string[]>> = {
   doctor: ['doctor'],
   'models prices': ['models prices'],
   attach: ['attach nope'],
+  'threads attach': ['threads attach nope'],
   'threads undo': ['threads undo nope'],
   'approvals list': ['approvals list'],
   'approvals show': ['approvals show nope'],
@@ -140,6 +141,17 @@ describe('in an empty folder, with an empty home', () => {
     const before = filesOf();
     const { stderr } = await rye(line.split(' '));
     expect(stderr).not.toContain('[internal]');
+    expect(filesOf()).toEqual(before);
+  });
+});
+
+describe('in a project without a thread', () => {
+  it.each(
+    LINES.filter((line) => /^(?:search|list|fetch|validate|verify|threads|doctor)/.test(line)),
+  )('`rye %s` creates no file and no folder', async (line) => {
+    expect((await rye(['init'])).code).toBe(0);
+    const before = filesOf();
+    await rye(line.split(' '));
     expect(filesOf()).toEqual(before);
   });
 });

@@ -57,6 +57,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
     'run hello --limit turns=1',
     'threads resume {ended} --message More.',
     'attach {ended}',
+    'threads attach {ended}',
   ],
   'threads-entries': ['threads entries {id}', 'threads entries {tree} --filter all --search greet'],
   'threads-entry': ['threads entries {tree} --entry {entry}'],

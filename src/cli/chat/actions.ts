@@ -1,5 +1,5 @@
 import type { Rye } from '../../app/api/rye.ts';
-import type { TreeEntry } from '../../app/api/trees.ts';
+import { deliveryOf, type TreeEntry } from '../../app/api/trees.ts';
 import { RyeError } from '../../core/errors.ts';
 import { isRecord, type JsonObject, toText } from '../../core/json.ts';
 import { textOf } from '../../core/message.ts';
@@ -189,7 +189,7 @@ async function undo({ rye, conversation, print, colors }: ChatDesk, rest: string
   if (last === undefined) throw new RyeError('usage', 'there is no message to undo');
   const isOpening = !path.some((entry) => entry.seq < last.seq && isAnswer(entry));
   const at = isOpening ? 'root' : (last.parent_id ?? 'root');
-  const undone = await rye.trees.undoFiles(threadId, { to: at, force });
+  const undone = await rye.trees.undoFiles(threadId, { to: at, force }).catch(inChatWords);
   if (isOpening) conversation.restart();
   else await rye.trees.branch(threadId, { at });
   if (undone.files.length > 0) print(undoLines(undone));
@@ -197,6 +197,12 @@ async function undo({ rye, conversation, print, colors }: ChatDesk, rest: string
   return {
     draft: neutralize(isOpening ? await openingOf(rye, threadId) : (userTextOf(last) ?? '')),
   };
+}
+
+/** Throws the error of an undo with the command of the chat that overrides it, not the option of `rye threads undo`. */
+function inChatWords(error: unknown): never {
+  if (!(error instanceof RyeError) || error.code !== 'file_changed') throw error;
+  throw new RyeError(error.code, error.message, { hint: 'To lose that change: /undo force' });
 }
 
 async function compact({ rye, conversation, print, colors, signal }: ChatDesk, rest: string) {
@@ -229,6 +235,8 @@ function startedOf({ threadId }: Conversation): string {
 }
 
 function userTextOf(entry: TreeEntry): string | undefined {
+  const delivered = deliveryOf(payloadOf(entry, 'custom_message')?.content ?? '');
+  if (delivered?.isPerson === true) return delivered.text;
   const message = payloadOf(entry, 'message')?.message;
   return message?.role === 'user' ? textOf(message.content) : undefined;
 }

@@ -30,6 +30,11 @@ export function failureLines(
   return [colors.red(first), ...rest.map(colors.dim)];
 }
 
+const ENDS: Partial<Record<ThreadResult['status'], string>> = {
+  cancelled: 'stopped',
+  error: 'failed',
+};
+
 export interface MeterFacts {
   readonly result: ThreadResult;
   /** The cost of this message alone. */
@@ -44,13 +49,14 @@ export function meterLines(facts: MeterFacts, colors: Colors): readonly string[]
   const { result, cost, budget, columns } = facts;
   const { status, error } = result;
   const isStopped = status === 'cancelled';
+  const isWaiting = result.waiting_for !== undefined;
   const mark = result.success
     ? colors.green('✓')
-    : isStopped
-      ? colors.yellow('■')
+    : isStopped || isWaiting
+      ? colors.yellow(isWaiting ? '‖' : '■')
       : colors.red('✗');
   const own = [
-    ...(result.success ? [] : [isStopped ? 'stopped' : status === 'error' ? 'failed' : status]),
+    ...(result.success ? [] : [isWaiting ? 'waits for your decision' : (ENDS[status] ?? status)]),
     count(cost.turns, 'turn'),
     `${formatTokens(totalTokens(cost))} tokens`,
     formatUsd(cost.spend),
@@ -62,7 +68,7 @@ export function meterLines(facts: MeterFacts, colors: Colors): readonly string[]
   const meter = fits
     ? [`${mark} ${own}     ${colors.dim(total)}`]
     : [`${mark} ${own}`, `  ${colors.dim(total)}`];
-  if (result.success || isStopped || error === undefined) return meter;
+  if (result.success || isStopped || isWaiting || error === undefined) return meter;
   const hint =
     error.code === 'limit_spend' ? 'Let the next message spend more: /budget 0.50' : error.hint;
   return [...failureLines({ code: error.code, message: error.message, hint }, colors), ...meter];

@@ -1,3 +1,4 @@
+import type { ApprovalAttendant } from '../../app/api/approvals.ts';
 import type { ExecuteDirectiveRequest, Rye } from '../../app/api/rye.ts';
 import type { ResumeThreadRequest, SentDelivery, ThreadDetails } from '../../app/api/threads.ts';
 import { RyeError } from '../../core/errors.ts';
@@ -85,13 +86,16 @@ export class Conversation {
     return details;
   }
 
-  /** Runs one message to its end. Without a message, the thread continues where it stopped. */
-  async send(message?: string): Promise<ThreadResult> {
+  /**
+   * Runs one message to its end. Without a message, the thread continues where it stopped. `attendant` decides about its
+   * calls; without one, a call that asks suspends the thread.
+   */
+  async send(message?: string, attendant?: ApprovalAttendant): Promise<ThreadResult> {
     if (this.#run) throw new RyeError('internal', 'a message is already being answered');
     const run = new AbortController();
     this.#run = run;
     try {
-      const subscriber = { signal: run.signal, onEvent: this.#seen };
+      const subscriber = compact({ signal: run.signal, onEvent: this.#seen, attendant });
       if (this.#threadId === undefined) return await this.#begin(message, subscriber);
       return await this.#resume(this.#threadId, message, subscriber);
     } finally {
@@ -128,7 +132,8 @@ export class Conversation {
       await rye.trees.changeModel(this.#threadId, wanted);
       return;
     }
-    await rye.threads.plan({ ...begin(''), ...wanted });
+    // the plan needs some message, and does not depend on it
+    await rye.threads.plan({ ...begin('?'), ...wanted });
     this.#model = wanted;
   }
 
@@ -201,4 +206,5 @@ export class Conversation {
 interface Subscriber {
   readonly signal: AbortSignal;
   readonly onEvent: (event: RunEvent) => void;
+  readonly attendant?: ApprovalAttendant;
 }

@@ -1,14 +1,15 @@
 import type { Rye } from '../../app/api/rye.ts';
 import type { ThreadDetails } from '../../app/api/threads.ts';
-import { taskOf } from '../../app/api/trees.ts';
-import type { Message } from '../../core/message.ts';
+import { deliveryOf, taskOf } from '../../app/api/trees.ts';
+import { type Message, textOf } from '../../core/message.ts';
 import type { Context } from '../command.ts';
+import { count } from '../output.ts';
 import { createLiveView } from '../render/live-view.ts';
 import { renderMarkdown } from '../render/markdown.ts';
 import type { ChatDesk } from './actions.ts';
 import { echoLines, lastExchange } from './chat-lines.ts';
 import { NO_HISTORY, openHistory } from './history.ts';
-import { TerminalChat } from './terminal.ts';
+import { type EmptyMessage, TerminalChat } from './terminal.ts';
 
 interface Opening {
   readonly rye: Rye;
@@ -31,6 +32,7 @@ export async function openTerminalChat(
     colors,
     isVerbose: global.verbose,
     hasHeader: false,
+    countsFromRun: true,
   });
   const keepsHistory = (await rye.config('agent.chat.history'))[0]?.value !== false;
   return new TerminalChat({
@@ -40,10 +42,15 @@ export async function openTerminalChat(
     history: keepsHistory ? openHistory(rye.userSpacePath) : NO_HISTORY,
     intro: await introOf(rye, opened, { colors, columns: io.stdout.columns }),
     startsAlone,
-    isInterrupted: opened !== undefined && opened.thread.status !== 'completed',
+    next: opened === undefined ? 'nothing' : emptyMessageIn(opened),
     spent: opened?.thread.cost,
     hurry: () => void hurry(),
   });
+}
+
+function emptyMessageIn({ thread }: ThreadDetails): EmptyMessage {
+  if (thread.status === 'completed') return 'nothing';
+  return thread.error?.code === 'approval_pending' ? 'decides' : 'continues';
 }
 
 async function introOf(
@@ -58,17 +65,24 @@ async function introOf(
   const { messages } = await trees.context(id);
   const { question, answer } = lastExchange(messages.map(withoutMarkup));
   return [
-    colors.dim(`continuing ${id}, ${cost.turns} turns`),
+    colors.dim(`continuing ${id}, ${count(cost.turns, 'turn')}`),
     ...(question === undefined ? [] : ['', ...echoLines(question, colors)]),
-    ...(answer === undefined ? [] : ['', ...renderMarkdown(answer, style)]),
+    ...(answer === undefined ? [] : ['', ...answerLines(answer, style)]),
   ];
 }
 
-/** The first message has the markup of its directive. */
+function answerLines(
+  answer: string,
+  { colors, columns }: { readonly colors: ChatDesk['colors']; readonly columns: number },
+): readonly string[] {
+  return renderMarkdown(answer, { colors, columns: columns - 3 }).map((line) => `  ${line}`);
+}
+
+/** The first message has the markup of its directive, and one that was sent during an answer has an envelope. */
 function withoutMarkup(message: Message): Message {
-  const task = taskOf(message)?.task;
-  if (task === undefined || message.role !== 'user') return message;
-  return { ...message, content: [{ type: 'text', text: task }] };
+  if (message.role !== 'user') return message;
+  const text = taskOf(message)?.task ?? deliveryOf(textOf(message.content))?.text;
+  return text === undefined ? message : { ...message, content: [{ type: 'text', text }] };
 }
 
 async function hurry(): Promise<void> {

@@ -10,6 +10,7 @@ import { payloadOf } from '../render/progress-line.ts';
 import { neutralize, oneLine } from '../terminal-text.ts';
 import { act, type ChatDesk, needsIdle } from './actions.ts';
 import { echoLines, failureLines, meterLines } from './chat-lines.ts';
+import { DialogSlot } from './dialog-slot.ts';
 import { type Editor, type EditorEffect, openEditor, press, withText } from './editor.ts';
 import type { ChatHistory } from './history.ts';
 import { drawField } from './input-field.ts';
@@ -18,26 +19,35 @@ import { type Slash, slashOf } from './slash.ts';
 
 export interface TerminalChatOptions {
   readonly desk: ChatDesk;
-  readonly io: Pick<Io, 'stdout' | 'openKeyboard'>;
+  readonly io: Pick<Io, 'stdout' | 'openKeyboard' | 'env'>;
   readonly view: LiveView;
   readonly history: ChatHistory;
   /** Printed first. */
   readonly intro: readonly string[];
   /** The directive runs before the first message. */
   readonly startsAlone: boolean;
-  /** The last answer was cut short: an empty message continues it. */
-  readonly isInterrupted: boolean;
+  /** Effect of an empty message: it continues an answer that was cut short, or shows what waits for a decision. */
+  readonly next: EmptyMessage;
   /** The cost of the thread so far. */
   readonly spent: Cost | undefined;
   /** Kills the running tools at once. */
   readonly hurry: () => void;
 }
 
+export type EmptyMessage = 'nothing' | 'continues' | 'decides';
+
 const IDLE_HINT = 'Ask anything; /help lists the commands';
 const RUNNING_HINT = 'Type to steer the answer; Ctrl-C stops it';
 const STOPPING_HINT = 'stopping; Ctrl-C again kills running tools';
 const LEAVE_HINT = 'press Ctrl-C again to leave';
-const CONTINUE_HINT = 'Ask anything, or press Enter to continue the interrupted answer';
+const NEXT_HINTS: Readonly<Record<EmptyMessage, string>> = {
+  nothing: IDLE_HINT,
+  continues: 'Ask anything, or press Enter to continue the interrupted answer',
+  decides: 'Press Enter to decide about what waits',
+};
+const TYPING_HINT = 'Tab decides now; Enter sends your message first';
+/** Milliseconds for a run that only waits for a decision to become suspended. */
+const SUSPEND_MS = 1000;
 
 /**
  * A conversation on a terminal: output scrolls by above, and the input field stays below it. What is typed while an
@@ -49,12 +59,15 @@ export class TerminalChat {
   #keyboard: Keyboard | undefined;
   /** Messages to the running answer that it has not got yet, by their delivery. */
   readonly #queued = new Map<string, string>();
+  /** The message that is being sent: it is shown as sent once the log has it. */
+  #sending: string | undefined;
   #work: Promise<void> = Promise.resolve();
   #action: AbortController | undefined;
   /** Commands that wait for the answer. */
   readonly #pending: { readonly slash: Slash; readonly text: string }[] = [];
   #isStopping = false;
-  #isInterrupted: boolean;
+  #next: EmptyMessage;
+  readonly #slot: DialogSlot;
   #mayLeave = false;
   #spent: Cost | undefined;
   #budget: number | undefined;
@@ -63,7 +76,17 @@ export class TerminalChat {
   constructor(options: TerminalChatOptions) {
     this.#options = options;
     this.#editor = openEditor(options.history.read());
-    this.#isInterrupted = options.isInterrupted;
+    this.#next = options.next;
+    const { io, view, desk } = options;
+    this.#slot = new DialogSlot({
+      env: io.env,
+      sink: io.stdout,
+      view,
+      colors: desk.colors,
+      isTyping: () => this.#editor.text !== '',
+      keyboard: () => this.#keyboard,
+      onChange: () => this.#draw(),
+    });
     this.#spent = options.spent;
   }
 
@@ -77,13 +100,17 @@ export class TerminalChat {
     view.print(intro);
     this.#keyboard = await io.openKeyboard({
       onKey: this.#onKey,
-      onRedraw: () => this.#draw(),
+      onRedraw: () => {
+        this.#slot.redraw();
+        this.#draw();
+      },
       onEnd: () => this.#finish(EXIT.cancelled),
     });
     try {
       if (startsAlone) this.#work = this.#answer(undefined);
       this.#draw();
       const exitCode = await finished;
+      await this.#leavePending();
       desk.conversation.interrupt('interrupted because the chat ended');
       this.#action?.abort();
       await this.#work;
@@ -95,9 +122,17 @@ export class TerminalChat {
     }
   }
 
+  /** A run that only waits for a decision is suspended, not cancelled, so that the decision can be made later. */
+  async #leavePending(): Promise<void> {
+    if (this.#slot.footer === undefined) return;
+    this.#slot.close();
+    await Promise.race([this.#work, new Promise((resolve) => setTimeout(resolve, SUSPEND_MS))]);
+  }
+
   /** Shows an event of a run. */
   readonly event = (event: LogEvent | UnknownEvent): void => {
     this.#budget = budgetOf(event) ?? this.#budget;
+    if (this.#sending !== undefined && isAccepted(event)) this.#showSent(this.#sending);
     const id = payloadOf(event, 'custom_message')?.details?.['delivery_id'];
     const delivered = typeof id === 'string' ? this.#queued.get(id) : undefined;
     if (typeof id === 'string' && delivered !== undefined) {
@@ -107,13 +142,19 @@ export class TerminalChat {
       this.#draw();
     }
     this.#options.view.event(event);
+    this.#slot.event(event);
   };
 
   readonly #onKey = (key: Key): void => {
+    if (this.#slot.press(key)) {
+      this.#draw();
+      return;
+    }
     const { editor, effect } = press(this.#editor, key);
     this.#editor = editor;
     if (effect?.kind !== 'interrupt') this.#mayLeave = false;
     if (effect !== undefined) this.#apply(effect);
+    this.#slot.fieldChanged();
     if (effect?.kind !== 'suspend') this.#draw();
   };
 
@@ -158,7 +199,7 @@ export class TerminalChat {
   #send(text: string): void {
     const { desk, history, view } = this.#options;
     if (text === '') {
-      if (this.#isInterrupted && !this.#isBusy) this.#work = this.#answer(undefined);
+      if (this.#next !== 'nothing' && !this.#isBusy) this.#work = this.#answer(undefined);
       return;
     }
     let slash: Slash | undefined;
@@ -178,7 +219,11 @@ export class TerminalChat {
       if (desk.conversation.isRunning && needsIdle(slash)) this.#pending.push({ slash, text });
       else void this.#command(slash, text);
     } else if (desk.conversation.isRunning) void this.#steer(messageOfText(text));
-    else this.#work = this.#answer(messageOfText(text));
+    else if (this.#next === 'decides') {
+      view.print([desk.colors.yellow('decide first; your message is kept')]);
+      this.#editor = withText(this.#editor, text);
+      this.#work = this.#answer(undefined);
+    } else this.#work = this.#answer(messageOfText(text));
   }
 
   async #command(slash: Slash, text: string): Promise<void> {
@@ -212,27 +257,44 @@ export class TerminalChat {
   /** Makes an answer, and then those to messages that came too late for it. */
   async #answer(message: string | undefined): Promise<void> {
     const { desk, view } = this.#options;
-    if (message !== undefined) view.print(['', ...echoLines(message, desk.colors), '']);
-    this.#isInterrupted = false;
+    this.#sending = message;
+    const attendant = this.#slot.open(this.#next === 'decides');
+    this.#next = 'nothing';
     try {
-      const running = desk.conversation.send(message);
+      const running = desk.conversation.send(message, attendant);
       this.#draw();
       let result = await running;
+      if (this.#sending !== undefined) this.#showSent(this.#sending);
       this.#report(result);
       while (result.success && (await desk.conversation.waiting()) > 0) {
-        result = await desk.conversation.send(undefined);
+        result = await desk.conversation.send(undefined, this.#slot.open());
         this.#report(result);
       }
-      this.#isInterrupted = !result.success;
+      this.#next = nextOf(result);
     } catch (error) {
       view.settle();
       view.print(failureLines(toRyeError(error), desk.colors));
-      if (message !== undefined && this.#editor.text === '') {
-        this.#editor = withText(this.#editor, message);
-      }
+      this.#returnUnsent();
     }
+    this.#sending = undefined;
+    this.#slot.close();
     this.#isStopping = false;
     for (const { slash, text } of this.#pending.splice(0)) await this.#command(slash, text);
+    this.#draw();
+  }
+
+  /** Puts a message that the log never got back into the field, or on the screen if the person has typed another one. */
+  #returnUnsent(): void {
+    const { desk, view } = this.#options;
+    if (this.#sending === undefined) return;
+    if (this.#editor.text === '') this.#editor = withText(this.#editor, this.#sending);
+    else view.print(echoLines(this.#sending, desk.colors, 'not sent'));
+  }
+
+  #showSent(message: string): void {
+    const { desk, view } = this.#options;
+    this.#sending = undefined;
+    view.print(['', ...echoLines(message, desk.colors), '']);
     this.#draw();
   }
 
@@ -251,17 +313,28 @@ export class TerminalChat {
 
   #draw(): void {
     const { view, desk, io } = this.#options;
-    const { columns, rows } = io.stdout;
+    const { columns } = io.stdout;
+    const { footer, hasKeys } = this.#slot;
+    const rule = desk.colors.dim('─'.repeat(Math.max(1, columns - 1)));
+    if (footer && hasKeys) {
+      const { lines, cursor } = footer;
+      const place = cursor && { row: cursor.row + 1, column: cursor.column };
+      view.setFooter({ lines: [rule, ...lines], ...(place ? { cursor: place } : {}) });
+      return;
+    }
+    const queued = [...this.#queued.values(), ...this.#pending.map(({ text }) => text)];
+    const waiting = [
+      ...(this.#sending === undefined ? [] : [`  sending: ${oneLine(this.#sending)}`]),
+      ...queued.map((text) => `  queued: ${oneLine(text)}`),
+    ].map(desk.colors.dim);
+    const request = footer ? [...footer.lines, desk.colors.yellow(TYPING_HINT)] : [];
+    const above = [...request, rule, ...waiting];
     const field = drawField(this.#editor, {
       columns,
-      rows: Math.max(1, Math.floor(rows / 3)),
+      rows: Math.max(1, Math.floor(io.stdout.rows / 3)),
       colors: desk.colors,
       hint: this.#hint(),
     });
-    const waiting = [...this.#queued.values(), ...this.#pending.map(({ text }) => text)].map(
-      (text) => desk.colors.dim(`  queued: ${oneLine(text)}`),
-    );
-    const above = [desk.colors.dim('─'.repeat(Math.max(1, columns - 1))), ...waiting];
     const { row, column } = field.cursor;
     view.setFooter({
       lines: [...above, ...field.lines],
@@ -273,10 +346,22 @@ export class TerminalChat {
     if (this.#mayLeave) return LEAVE_HINT;
     if (this.#action !== undefined) return 'Ctrl-C stops the command';
     if (!this.#options.desk.conversation.isRunning) {
-      return this.#isInterrupted ? CONTINUE_HINT : IDLE_HINT;
+      return NEXT_HINTS[this.#next];
     }
     return this.#isStopping ? STOPPING_HINT : RUNNING_HINT;
   }
+}
+
+/** True once the log has the message of a run: no crash loses it from here on. */
+function isAccepted(event: LogEvent | UnknownEvent): boolean {
+  const role = payloadOf(event, 'message')?.message.role;
+  return role === 'user' || event.event_type === 'turn_started';
+}
+
+/** Returns what an empty message does after a run. */
+function nextOf({ success, waiting_for: waitingFor }: ThreadResult): EmptyMessage {
+  if (success) return 'nothing';
+  return waitingFor === undefined ? 'continues' : 'decides';
 }
 
 /** Returns the spend limit that a run starts with. */

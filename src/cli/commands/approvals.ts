@@ -2,9 +2,9 @@ import type { ListedApproval } from '../../app/api/approvals.ts';
 import { APPROVAL_STATES } from '../../core/approval.ts';
 import { EXIT, exitCodeOf } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
+import { requestLines } from '../approval/approval-lines.ts';
 import { argument, choice, defineCommand, defineGroup, flag, text } from '../command.ts';
 import { count, formatTable, printDocument, printLines, printResult } from '../output.ts';
-import { requestLines } from '../render/approval-lines.ts';
 import { withRye } from '../session.ts';
 import { oneLine } from '../terminal-text.ts';
 
@@ -42,16 +42,17 @@ const list = defineCommand({
         approvals.length === 0
           ? ['Nothing waits for a decision']
           : formatTable(
-              ['REQUEST', 'KIND', 'TOOL', 'THREAD', 'WHAT', 'EXPIRES'],
+              ['REQUEST', 'KIND', 'TOOL', 'THREAD', 'EXPIRES', 'WHAT'],
               approvals.map((one) => [
                 one.id,
                 one.kind,
                 one.tool,
                 one.thread_id,
-                one.preview.text,
                 one.state === 'pending' ? one.expires_at : one.state,
+                one.preview.text,
               ]),
               io.stdout,
+              ['KIND', 'EXPIRES', 'TOOL'],
             ),
       );
     });

@@ -1,4 +1,6 @@
 import { isUtf8 } from 'node:buffer';
+import { stat } from 'node:fs/promises';
+import path from 'node:path';
 import type { Rye } from '../../app/api/rye.ts';
 import type { ResumeThreadRequest } from '../../app/api/threads.ts';
 import { RyeError } from '../../core/errors.ts';
@@ -111,9 +113,7 @@ async function contextOf(files: readonly string[], io: Io): Promise<string> {
   const add = (source: string, bytes: Buffer, element: string): void => {
     left -= bytes.length;
     if (left < 0) {
-      throw new RyeError('invalid_input', `${source}: the context is above ${MAX_CONTEXT} bytes`, {
-        hint: 'Pass less text, or let the model search it: rye ask QUESTION --tools read,grep',
-      });
+      throw tooLarge(source);
     }
     if (!isUtf8(bytes) || bytes.includes(0)) {
       throw new RyeError('invalid_input', `${source} is not UTF-8 text`, {
@@ -126,11 +126,29 @@ async function contextOf(files: readonly string[], io: Io): Promise<string> {
   };
   for (const file of files) {
     if (file === '-') continue;
+    await assertFits(file, left, io);
     add(file, await readNamedFile(file, 'ask', io), `file path=${JSON.stringify(file)}`);
   }
   const input = await pipedText(files.includes('-'), io);
   if (input !== '') add('standard input', Buffer.from(input), 'stdin');
   return parts.join('\n\n');
+}
+
+/** Refuses a folder, and a large file before it is read. */
+async function assertFits(file: string, left: number, io: Io): Promise<void> {
+  const facts = await stat(path.resolve(io.cwd, file)).catch(() => undefined);
+  if (facts?.isDirectory() === true) {
+    throw new RyeError('invalid_input', `${file} is a folder`, {
+      hint: 'Name files, or let the model read the folder: rye ask QUESTION --tools read,grep,ls',
+    });
+  }
+  if ((facts?.size ?? 0) > left) throw tooLarge(file);
+}
+
+function tooLarge(source: string): RyeError {
+  return new RyeError('invalid_input', `${source}: the context is above ${MAX_CONTEXT} bytes`, {
+    hint: 'Pass less text, or let the model search it: rye ask QUESTION --tools read,grep',
+  });
 }
 
 const PATIENCE_MS = 3000;

@@ -42,45 +42,52 @@ export const attach = defineCommand({
   },
 });
 
-/** Yields the events of the thread's run that is under way, to its end. Of an ended thread yields the last turn. */
+/**
+ * Yields the events of the thread's run that is under way, to its end. Of an ended thread yields the last turn. Reads
+ * the log once: what is past is held until the place at which the log ended is reached.
+ */
 async function* currentRun(
   { threads }: Rye,
   id: string,
   signal: AbortSignal,
 ): AsyncIterable<LogEvent | UnknownEvent> {
-  const { thread, document } = await threads.show(id);
-  let since = 0;
-  if (document !== undefined && (await hasLog(threads, id))) {
-    const { run, turn } = await starts(threads.logs(id));
-    if (isActive(thread.status)) since = Math.max(0, run - 1);
-    else since = Math.max(0, Math.max(run, turn) - 1);
+  const { thread } = await threads.show(id);
+  const isRunning = isActive(thread.status);
+  const end = await lastSeq(threads, id);
+  let held: (LogEvent | UnknownEvent)[] = [];
+  let isPast = true;
+  for await (const event of threads.logs(id, { since: 0, follow: true, signal })) {
+    if (!isPast) {
+      yield event;
+      continue;
+    }
+    if (isStart(event, isRunning)) held = [];
+    held.push(event);
+    if (event.seq < end) continue;
+    isPast = false;
+    yield* held;
+    held = [];
   }
-  yield* threads.logs(id, { since, follow: true, signal });
+  yield* held;
 }
 
-/** True if the thread has a log; one that has just been started has none. */
-async function hasLog(threads: Rye['threads'], id: string): Promise<boolean> {
+/** Returns the place of the last event; 0 if there is no log, as of a thread that has just been started. */
+async function lastSeq(threads: Rye['threads'], id: string): Promise<number> {
   try {
-    for await (const _ of threads.logs(id, { tail: 1 })) return true;
-    return false;
+    let last = 0;
+    for await (const { seq } of threads.logs(id, { tail: 1 })) last = seq;
+    return last;
   } catch (error) {
-    if (error instanceof RyeError && error.code === 'thread_not_found') return false;
+    if (error instanceof RyeError && error.code === 'thread_not_found') return 0;
     throw error;
   }
 }
 
-/** Returns the places in the log at which the last run and the last turn start. */
-async function starts(
-  events: AsyncIterable<LogEvent | UnknownEvent>,
-): Promise<{ readonly run: number; readonly turn: number }> {
-  let run = 0;
-  let turn = 0;
-  for await (const event of events) {
-    const { event_type: type, seq } = event;
-    if (type === 'thread_started' || type === 'run_started') run = seq;
-    if (type === 'turn_started') turn = seq;
-  }
-  return { run, turn };
+/** True for the event from which a thread is shown: the start of its last run, or of its last turn if it has ended. */
+function isStart({ event_type: type }: LogEvent | UnknownEvent, isRunning: boolean): boolean {
+  return (
+    type === 'thread_started' || type === 'run_started' || (type === 'turn_started' && !isRunning)
+  );
 }
 
 /** Returns the result of the thread that the session has ended with. */

@@ -1,11 +1,10 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import type { LocatedItem } from '../../app/api/items.ts';
 import type { Rye } from '../../app/api/rye.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { ITEM_TYPES, type SignableType } from '../../core/ids.ts';
 import { argument, type Context, defineCommand, optionalArgument } from '../command.ts';
+import { editorOf, runEditor } from '../editor-program.ts';
 import { typeArgument } from '../input.ts';
 import { displayPath, printLine, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
@@ -41,7 +40,7 @@ export const edit = defineCommand({
     'The editor is $VISUAL, else $EDITOR. After it closes, the file is validated and signed; a mistake leaves it unsigned. On a terminal you may edit it again.',
   arguments: {
     first: argument('The ID of an item, or its type if the ID follows', { name: 'id|type' }),
-    second: optionalArgument('The ID', { name: 'id' }),
+    second: optionalArgument('The ID', { name: 'id', item: {} }),
   },
   examples: ['rye edit reports/weekly', 'rye edit config agent/hooks', 'rye edit hook no_push'],
   run: async (call) => {
@@ -49,10 +48,10 @@ export const edit = defineCommand({
     const { io } = call;
     const wanted = second === undefined ? { id: first } : { type: typeNamed(first), id: second };
     const { type, id, path } = await withRye(call, (rye) => locate(rye, wanted));
-    const editor = editorOf(io.env);
+    const editor = editorFor(io.env);
     for (;;) {
       const before = readFileSync(path);
-      await runEditor(editor, path, io.env);
+      await openEditor(editor, path, io.env);
       const isSame = before.equals(readFileSync(path));
       const items = await withRye(call, (rye) => rye.items.sign(type, id));
       const code = printSigned(call, items);
@@ -101,27 +100,20 @@ async function locate(
   });
 }
 
-function editorOf(env: Readonly<Record<string, string | undefined>>): string {
-  const editor = [env['VISUAL'], env['EDITOR']].find((one) => one !== undefined && one !== '');
+function editorFor(env: Readonly<Record<string, string | undefined>>): string {
+  const editor = editorOf(env);
   if (editor !== undefined) return editor;
   throw new RyeError('usage', 'no editor is set', {
     hint: 'Set EDITOR, for example: export EDITOR=vi',
   });
 }
 
-/** The editor is a command with arguments, as for git. It gets no key of rye. */
-async function runEditor(
+async function openEditor(
   editor: string,
   path: string,
   env: Readonly<Record<string, string | undefined>>,
 ): Promise<void> {
-  const { RYE_SIGNING_KEY: _secret, ...rest } = env;
-  const child = spawn('/bin/sh', ['-c', `${editor} "$1"`, 'rye edit', path], {
-    stdio: 'inherit',
-    env: rest,
-  });
-  const [code] = (await once(child, 'exit')) as [number | null];
-  if (code === 0) return;
+  if (await runEditor(editor, path, env)) return;
   throw new RyeError('usage', `the editor failed: ${oneLine(editor)}`, {
     hint: 'Nothing was signed. Check EDITOR and VISUAL.',
   });

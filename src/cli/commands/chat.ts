@@ -57,6 +57,7 @@ export const chat = defineCommand({
   arguments: {
     directive: optionalArgument('ID of a directive to start with, or @ for the last thread', {
       name: 'directive',
+      item: { type: 'directive' },
     }),
   },
   options: OPTIONS,

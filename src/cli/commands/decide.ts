@@ -180,9 +180,11 @@ function decidedLine({
   state,
   missing,
   resumed,
+  awaits_owner: awaitsOwner,
   thread_id: threadId,
 }: DecidedApproval): string {
   if (missing > 0) return oneLine(`${id}  recorded; ${count(missing, 'more approver')} needed`);
+  const owner = `; its owner continues it: rye threads resume ${threadId}`;
   const next = resumed ? `; thread ${threadId} continues` : '';
-  return oneLine(`${id}  ${state}${next}`);
+  return oneLine(`${id}  ${state}${awaitsOwner === true ? owner : next}`);
 }

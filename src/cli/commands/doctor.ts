@@ -3,9 +3,12 @@ import { EXIT } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import { defineCommand, flag } from '../command.ts';
 import type { Io } from '../io.ts';
-import { colorsOf, count, displayPath, printDocument, printLine, printLines } from '../output.ts';
+import { colorsOf, count, displayPath, printDocument, printLines, wrapped } from '../output.ts';
 import { withRye } from '../session.ts';
 import { oneLine } from '../terminal-text.ts';
+
+/** The width of a status and a space. */
+const INDENT = '     ';
 
 export const doctor = defineCommand({
   details:
@@ -27,11 +30,17 @@ export const doctor = defineCommand({
       printDocument(io, compact({ success, error, repair, checks, total: checks.length }));
     } else {
       if (repair !== undefined) printLines(io, repairLines(repair, io));
-      const { green, yellow, red } = colorsOf(io.stdout, call);
+      const { stdout } = io;
+      const { green, yellow, red } = colorsOf(stdout, call);
       const paint = { ok: green, warn: yellow, fail: red };
       for (const { check, status, detail, hint } of checks) {
-        printLine(io, `${paint[status](status.padEnd(4))} ${check}: ${detail}`);
-        if (hint !== undefined) printLine(io, `     hint: ${hint}`);
+        const [first = '', ...rest] = wrapped(
+          `${status.padEnd(4)} ${check}: ${detail}`,
+          stdout,
+          INDENT,
+        );
+        printLines(io, [`${paint[status](first.slice(0, 4))}${first.slice(4)}`, ...rest]);
+        if (hint !== undefined) printLines(io, wrapped(`${INDENT}hint: ${hint}`, stdout, INDENT));
       }
     }
     return success ? EXIT.ok : EXIT.failed;

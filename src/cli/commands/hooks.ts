@@ -9,8 +9,44 @@ import {
   optionalArgument,
 } from '../command.ts';
 import { readValues } from '../input.ts';
-import { formatTable, printResult } from '../output.ts';
+import type { Sink } from '../io.ts';
+import { displayPath, fitPath, formatTable, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
+import { displayWidth, oneLine } from '../terminal-text.ts';
+
+const HEADINGS = ['LAYER', 'EVENT', 'HOOK', 'FROM'];
+
+/** The hooks of one layer and file, as rows of `rye hooks list`. */
+interface HookFile {
+  readonly layer: string;
+  readonly path: string;
+  readonly rows: readonly (readonly string[])[];
+}
+
+/** Groups rows that follow each other by layer and file, and moves the line of each into a column. */
+function filesOf(rows: readonly (readonly string[])[]): readonly HookFile[] {
+  const files: (HookFile & { readonly rows: (readonly string[])[] })[] = [];
+  for (const [layer = '', event = '', hook = '', origin = ''] of rows) {
+    const line = /:(\d+)$/.exec(origin)?.[1] ?? '';
+    const path = origin.slice(0, origin.length - (line === '' ? 0 : line.length + 1));
+    const last = files.at(-1);
+    const row = [line, event, hook];
+    if (last?.layer === layer && last.path === path) last.rows.push(row);
+    else files.push({ layer, path, rows: [row] });
+  }
+  return files;
+}
+
+/** A file with its hooks below it, for a terminal that is too narrow for the path in each row. */
+function section({ layer, path, rows }: HookFile, sink: Sink): readonly string[] {
+  const head = `layer ${layer}: `;
+  const room = { ...sink, columns: Math.max(1, sink.columns - 2) };
+  return [
+    `${head}${fitPath(oneLine(path), sink, head.length)}`,
+    ...formatTable(['LINE', 'EVENT', 'HOOK'], rows, room).map((line) => `  ${line}`),
+    '',
+  ];
+}
 
 const list = defineCommand({
   name: 'list',
@@ -20,8 +56,16 @@ const list = defineCommand({
   run: async (call) => {
     const hooks = await withRye(call, (rye) => rye.hooks(call.args.directive));
     return printResult(call, { hooks, total: hooks.length }, () => {
-      const rows = hooks.map((hook) => [String(hook.layer), hook.event, hook.id, hook.origin]);
-      return formatTable(['LAYER', 'EVENT', 'HOOK', 'FROM'], rows, call.io.stdout);
+      const { stdout } = call.io;
+      const rows = hooks.map((hook) => [
+        String(hook.layer),
+        hook.event,
+        hook.id,
+        displayPath(hook.origin, call.io),
+      ]);
+      const whole = formatTable(HEADINGS, rows, { ...stdout, isTty: false });
+      const fits = whole.every((line) => displayWidth(line) <= stdout.columns);
+      return fits || !stdout.isTty ? whole : filesOf(rows).flatMap((file) => section(file, stdout));
     });
   },
 });
@@ -52,7 +96,8 @@ const explain = defineCommand({
         hook.id,
         because,
       ]);
-      return formatTable(['', 'LAYER', 'EVENT', 'HOOK', 'BECAUSE'], rows, io.stdout);
+      const headings = ['', 'LAYER', 'EVENT', 'HOOK', 'BECAUSE'];
+      return formatTable(headings, rows, io.stdout, ['LAYER', 'EVENT']);
     });
   },
 });

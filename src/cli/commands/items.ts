@@ -15,16 +15,19 @@ import {
   optionalArgument,
   text,
 } from '../command.ts';
-import { ITEM_TYPE, OPTIONAL_SIGNABLE, readNamedFile, typeArgument } from '../input.ts';
+import { ITEM_TYPE, OPTIONAL_SIGNABLE, readNamedFile, typeArgument, typeNamed } from '../input.ts';
 import type { Io } from '../io.ts';
 import {
   colorsOf,
   count,
   displayPath,
+  fitPath,
   formatTable,
   printDocument,
   printLine,
+  printLines,
   printResult,
+  wrapped,
 } from '../output.ts';
 import { withRye } from '../session.ts';
 import { casesOfFiles, casesOfProblems, formatProblem, printSigned, signable } from '../signed.ts';
@@ -63,7 +66,8 @@ export const list = defineCommand({
         item.signature_version === 1 ? `${item.signature} (v1)` : item.signature,
         item.shadowed_by === null ? item.description : `(shadowed by ${item.shadowed_by})`,
       ]);
-      return formatTable(['ID', 'SPACE', 'VERSION', 'SIGNATURE', 'DESCRIPTION'], rows, io.stdout);
+      const headings = ['ID', 'SPACE', 'VERSION', 'SIGNATURE', 'DESCRIPTION'];
+      return formatTable(headings, rows, io.stdout, ['VERSION', 'SPACE', 'DESCRIPTION']);
     });
   },
 });
@@ -71,7 +75,7 @@ export const list = defineCommand({
 export const fetch = defineCommand({
   arguments: {
     type: ITEM_TYPE,
-    id: argument('Path below the type folder without extension, such as rye/core/hello'),
+    id: argument('ID, such as rye/core/hello: the path below the folder of the type', { item: {} }),
   },
   options: {
     raw: flag("Print only the file's bytes"),
@@ -106,13 +110,19 @@ export const fetch = defineCommand({
 });
 
 const CONTEXT_LINES = 3;
+const SEARCHED = [...ITEM_TYPES, 'all'] as const;
 
 export const search = defineCommand({
   details:
     'A query may use AND, OR, NOT, "phrases", prefix* and the fields title: tag: directive: status: model: after: before:. Knowledge includes the exports of past threads.',
   arguments: {
-    type: typeArgument([...ITEM_TYPES, 'all'], 'An item type, or all'),
-    query: argument('Words and operators; quote it for the shell'),
+    first: {
+      name: 'type|query',
+      choices: SEARCHED,
+      description: 'A query for all items; or an item type or all, and then the query',
+      read: ([word = '']: readonly string[]) => word,
+    },
+    second: optionalArgument('Words and operators; quote it for the shell', { name: 'query' }),
   },
   options: {
     limit: integer('N', 'At most N results (default: 20)'),
@@ -120,13 +130,10 @@ export const search = defineCommand({
     since: text('T', 'Only newer items: an ISO date, or an age such as 7d or 12h'),
     context: flag('Print the lines around each match'),
   },
-  examples: [
-    'rye search all budget',
-    'rye search knowledge \'status:error "rate limit"\' --since 7d',
-  ],
+  examples: ['rye search budget', 'rye search knowledge \'status:error "rate limit"\' --since 7d'],
   run: async (call) => {
     const { args, options, io, global } = call;
-    const { type, query } = args;
+    const { type, query } = wanted(args);
     const { limit, space, since } = options;
     if (limit === 0) throw new RyeError('usage', '--limit must be at least 1');
     const contextLines = options.context ? CONTEXT_LINES : undefined;
@@ -139,26 +146,48 @@ export const search = defineCommand({
       return EXIT.ok;
     }
     const colors = colorsOf(io.stdout, call);
-    const mark = colors.isColorSupported ? colors.bold : asterisks;
     for (const { context, ...hit } of results) {
       const where = hit.verified ? hit.space : `${hit.space}, ${hit.signature}`;
-      printLine(io, oneLine(`${hit.type} ${hit.id} (${where}) ${hit.title}`));
+      const head = oneLine(`${hit.type} ${hit.id} (${where}) ${hit.title}`);
+      printLines(io, wrapped(head, io.stdout));
       const { thread_id: thread = '', session_id: session = thread } = hit;
-      if (thread !== session)
-        printLine(io, `  ${oneLine(`thread ${thread} of session ${session}`)}`);
-      printLine(io, `  ${displayPath(hit.path, io)}`);
-      printLine(
-        io,
+      if (thread !== session) {
+        const chain = oneLine(`thread ${thread} of session ${session}`);
+        printLines(io, wrapped(`  ${chain}`, io.stdout));
+      }
+      printLine(io, `  ${fitPath(displayPath(hit.path, io), io.stdout, 2)}`);
+      const excerpt =
         context === undefined
-          ? `  ${marked(oneLine(hit.snippet), mark)}`
-          : neutralize(context).replaceAll(/^/gm, '  '),
-      );
+          ? [oneLine(colors.isColorSupported ? hit.snippet : marked(hit.snippet, asterisks))]
+          : neutralize(context).split('\n');
+      const lines = excerpt.flatMap((line) => wrapped(`  ${line}`, io.stdout)).join('\n');
+      // colors have no width, so the marks become colors after the lines are wrapped
+      printLine(io, colors.isColorSupported ? marked(lines, colors.bold) : lines);
     }
     for (const notice of notices) io.stderr.write(`rye: warning: ${notice}\n`);
     if (!global.quiet) io.stderr.write(`${count(total, 'result')}\n`);
     return EXIT.ok;
   },
 });
+
+/** Reads `TYPE QUERY`, or a query alone. */
+function wanted({
+  first,
+  second,
+}: {
+  readonly first: string;
+  readonly second?: string | undefined;
+}): {
+  readonly type: (typeof SEARCHED)[number];
+  readonly query: string;
+} {
+  if (second !== undefined) return { type: typeNamed(first, SEARCHED), query: second };
+  const isType = SEARCHED.some((type) => type === first || `${type}s` === first);
+  if (!isType) return { type: 'all', query: first };
+  throw new RyeError('usage', 'missing argument <query>', {
+    hint: `To search for the word itself: rye search all ${first}`,
+  });
+}
 
 function asterisks(match: string): string {
   return `**${match}**`;
@@ -180,7 +209,7 @@ export const validate = defineCommand({
   details: 'Without arguments it checks everything in the project space.',
   arguments: {
     type: OPTIONAL_SIGNABLE,
-    pattern: optionalArgument('An ID, or a quoted glob', { name: 'id|glob' }),
+    pattern: optionalArgument('An ID, or a quoted glob', { name: 'id|glob', item: {} }),
   },
   options: { junit: JUNIT },
   examples: ['rye validate', "rye validate directive 'team/**'"],
@@ -222,7 +251,7 @@ export const validate = defineCommand({
 export const sign = defineCommand({
   arguments: {
     type: OPTIONAL_SIGNABLE,
-    pattern: optionalArgument('An ID, or a quoted glob', { name: 'id|glob' }),
+    pattern: optionalArgument('An ID, or a quoted glob', { name: 'id|glob', item: {} }),
   },
   options: {
     dryRun: flag('Show what would be signed and write nothing'),
@@ -262,6 +291,7 @@ export const verify = defineCommand({
     pattern: argument('An ID or a quoted glob; for a thread, the thread ID', {
       name: 'id|glob',
       threadAfter: 'thread',
+      item: {},
     }),
   },
   options: {

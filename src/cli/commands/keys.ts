@@ -41,7 +41,8 @@ const list = defineCommand({
         stateOf(key),
         allowedBy(key),
       ]);
-      return formatTable(['KEY', 'OWNER', 'SOURCE', 'STATE', 'MAY'], rows, call.io.stdout);
+      const headings = ['KEY', 'OWNER', 'SOURCE', 'STATE', 'MAY'];
+      return formatTable(headings, rows, call.io.stdout, ['SOURCE', 'OWNER']);
     });
   },
 });

@@ -1,8 +1,8 @@
 import { EXIT } from '../../core/errors.ts';
 import { compact, isRecord, type JsonObject, toText } from '../../core/json.ts';
 import { argument, type Context, choice, defineCommand, defineGroup, flag } from '../command.ts';
-import type { Sink } from '../io.ts';
-import { displayPath, formatTable, printResult } from '../output.ts';
+import type { Io, Sink } from '../io.ts';
+import { displayPath, fitPath, formatTable, printResult, wrapped } from '../output.ts';
 import { withRye } from '../session.ts';
 import { oneLine } from '../terminal-text.ts';
 
@@ -29,12 +29,12 @@ const list = defineCommand({
         ...(stdout.isTty
           ? [
               ...providersOf(models).flatMap((rows) => section(rows, stdout)),
-              ...chosenLines(models),
+              ...chosenLines(models).flatMap((line) => wrapped(line, stdout)),
             ]
           : [...formatTable(WIDE, models.map(wideRow), stdout), '', chosenLines(models).join(' ')]),
         ...(dates.length === 0
           ? []
-          : ['', `Prices as of ${dates.join(', ')}, USD per million tokens.`]),
+          : ['', ...wrapped(`Prices as of ${dates.join(', ')}, USD per million tokens.`, stdout)]),
       ];
     });
   },
@@ -71,7 +71,7 @@ function section(models: readonly JsonObject[], sink: Sink): readonly string[] {
     columns: Math.max(1, sink.columns - 2),
   });
   return [
-    oneLine(`${textOf(first, 'provider')}: ${readiness(first)}`),
+    ...wrapped(oneLine(`${textOf(first, 'provider')}: ${readiness(first)}`), sink),
     ...table.map((line) => `  ${line}`),
     '',
   ];
@@ -157,7 +157,7 @@ const listPrices = defineCommand({
     warn(call, warnings);
     return printResult(call, { prices, total: prices.length, warnings }, () =>
       stdout.isTty
-        ? providersOf(prices).flatMap((rows) => priceSection(rows, stdout))
+        ? providersOf(prices).flatMap((rows) => priceSection(rows, call.io))
         : formatTable(
             PRICE_HEADINGS,
             prices.map((price) => PRICE_MEMBERS.map((member) => priceCell(price, member))),
@@ -180,7 +180,8 @@ const PRICE_MEMBERS = [
   'source',
 ];
 
-function priceSection(prices: readonly JsonObject[], sink: Sink): readonly string[] {
+function priceSection(prices: readonly JsonObject[], io: Io): readonly string[] {
+  const sink = io.stdout;
   const rows = prices.map((price) => SHORT_PRICE_MEMBERS.map((member) => priceCell(price, member)));
   const table = formatTable(SHORT_PRICE_HEADINGS, rows, {
     ...sink,
@@ -190,7 +191,7 @@ function priceSection(prices: readonly JsonObject[], sink: Sink): readonly strin
   return [
     oneLine(`${textOf(prices[0] ?? {}, 'provider')}:`),
     ...table.map((line) => `  ${line}`),
-    ...sources.map((source) => `  from ${source}`),
+    ...sources.map((source) => `  from ${fitPath(displayPath(source, io), sink, 7)}`),
     '',
   ];
 }

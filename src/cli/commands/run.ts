@@ -33,6 +33,7 @@ import { assertWritableTarget, readLimits, readSchema, readValues } from '../inp
 import type { Io } from '../io.ts';
 import { lastSession, nothingToContinue } from '../last-thread.ts';
 import { printDocument, printLine, printLines, resultText } from '../output.ts';
+import { ResultCollector, saveResult } from '../result-document.ts';
 import { withRye } from '../session.ts';
 import { neutralize, oneLine } from '../terminal-text.ts';
 import {
@@ -42,6 +43,7 @@ import {
   RAISE_LIMITS,
   showThread,
 } from '../thread-run.ts';
+import { withWarnings } from '../warnings.ts';
 
 const SAFETY_OPTIONS = {
   acknowledge: list('RISK', 'Allow a risk level that policy would otherwise block'),
@@ -69,6 +71,7 @@ const DIRECTIVE_OPTIONS = {
   raiseLimits: RAISE_LIMITS,
   threadId: text('ID', 'ID for the new thread (must not exist yet)'),
   sessionId: text('ID', 'Same as --thread-id'),
+  label: text('TEXT', 'Name of the thread in lists'),
   parent: text('ID', 'Parent thread (default: $RYE_PARENT_THREAD_ID)'),
   ...SAFETY_OPTIONS,
   allowUnpriced: flag('Allow models without a known price (disables the spend limit)'),
@@ -94,7 +97,11 @@ const DIRECTIVE_OPTIONS = {
 const directive = defineCommand({
   details:
     '--continue resumes the last thread, or the last one of the directive, like `rye threads resume`.',
-  arguments: { id: optionalArgument('ID of the directive, such as rye/core/hello') },
+  arguments: {
+    id: optionalArgument('ID of the directive, such as rye/core/hello', {
+      item: { type: 'directive' },
+    }),
+  },
   options: DIRECTIVE_OPTIONS,
   examples: [
     'rye execute directive hello --input who=Ada',
@@ -106,7 +113,7 @@ const directive = defineCommand({
   run: async (call) => {
     const { args, options, io } = call;
     if (options.continue) return await continueLast(call, args.id);
-    const id = directiveIdOf(namedDirective(args.id, options.message));
+    const id = namedDirective(args.id, options.message);
     const request = await requestOf(id, options, io);
     if ((await io.stdinState()) === 'data') throw unusedInput(id);
     const mode = outputModeOf(call, options.outputFormat);
@@ -127,27 +134,26 @@ const directive = defineCommand({
       options.output === undefined
         ? undefined
         : await assertWritableTarget('--output', options.output, io);
+    const collector = new ResultCollector();
     const run = async (): Promise<ThreadResult> =>
       await showThread(call, { mode, isLive: !options.print }, (subscriber) =>
-        withRye(call, (rye) => rye.threads.execute({ ...request, ...subscriber })),
+        withRye(call, (rye) =>
+          rye.threads.execute({
+            ...request,
+            ...subscriber,
+            onEvent: collector.before(subscriber.onEvent),
+          }),
+        ),
       );
     const suite = { suite: 'rye run', junit: options.junit, name: id };
     const result = await reporting(call, { ...suite, casesOf: casesOfRun }, run);
     if (target !== undefined) {
-      await saveResult(
-        target,
-        result,
-        mode === 'text' ? resultText(result) : JSON.stringify(result),
-      );
+      const document = mode === 'text' ? undefined : withWarnings(io, collector.document(result));
+      await saveResult(target, result, document ?? resultText(result));
     }
     return exitCodeOfResult(result);
   },
 });
-
-/** Returns the ID of a directive that is named by its path below the project, as the shell completes it. */
-function directiveIdOf(word: string): string {
-  return /^(?:\.\/)?\.ai\/directives\/(.+)\.md$/.exec(word)?.[1] ?? word;
-}
 
 /** Tells a person at a terminal what `--async` has started. */
 function launchedLines({ thread_id: id, status }: LaunchedThread): readonly string[] {
@@ -161,17 +167,6 @@ function casesOfRun({ success, status, error, cost, directive: name }: ThreadRes
   const { code = status, message = `the thread is ${status}` } = error ?? {};
   const failure = success ? {} : { failure: { code, message } };
   return [{ name, seconds: cost.elapsed_seconds, ...failure }];
-}
-
-async function saveResult(
-  target: string,
-  { thread_id: id }: ThreadResult,
-  output: string,
-): Promise<void> {
-  const { writeOutput } = await import('../../disk/whole-file.ts');
-  writeOutput(target, output.endsWith('\n') ? output : `${output}\n`, {
-    hint: `The thread itself has finished. Show its result: rye threads show ${id}`,
-  });
 }
 
 /** Returns the directive of a new thread. Throws `usage` without one, and for a message that only a resume can have. */
@@ -263,6 +258,7 @@ async function requestOf(
     // prepare refuses an unknown risk
     acknowledge: options.acknowledge as readonly Risk[],
     isolation: isolationOf(options),
+    label: options.label,
     allowUnsigned,
     allowUnpriced,
     recordTo: absolute(options.record),
@@ -323,7 +319,9 @@ function describeHook({ id, event, layer, enabled, suppressed }: HookDeclaration
 const tool = defineCommand({
   name: 'tool',
   summary: 'Run one tool with the same checks as in a thread',
-  arguments: { id: argument('ID of the tool, such as rye/file-system/glob') },
+  arguments: {
+    id: argument('ID of the tool, such as rye/file-system/glob', { item: { type: 'tool' } }),
+  },
   options: {
     param: list('NAME=VALUE', 'A parameter; NAME=@FILE reads a file, NAME=- stdin'),
     params: text('JSON', 'All parameters as JSON, @FILE, or - for stdin'),

@@ -2,6 +2,7 @@ import type { Rye } from '../../app/api/rye.ts';
 import type { BranchOptions, FileUndo } from '../../app/api/trees.ts';
 import { EXIT, RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
+import { isActive } from '../../core/thread.ts';
 import {
   type Context,
   defineCommand,
@@ -178,7 +179,8 @@ export const open = defineCommand({
       io.stderr.write(ERASE_LINE);
       const colors = colorsOf(io.stdout, call);
       const { follow } = options;
-      const { effect, threadId } = await browse(rye, tree, { colors, follow, signal });
+      const notice = follow ? '' : await runningNotice(rye, tree.threadId);
+      const { effect, threadId } = await browse(rye, tree, { colors, follow, notice, signal });
       if (effect.kind === 'resume') {
         const { entry: from, message } = effect;
         const request = compact({ threadId, from, message: message || undefined });
@@ -193,6 +195,13 @@ export const open = defineCommand({
     });
   },
 });
+
+/** Tells how to follow a thread that runs. */
+async function runningNotice({ threads }: Rye, id: string): Promise<string> {
+  const { thread, explanation } = await threads.show(id);
+  if (!isActive(thread.status)) return '';
+  return explanation ?? 'this thread is running: press f to follow it';
+}
 
 function assertTerminal({ io, global }: Context): void {
   const isCapable = io.stdinIsTty && io.stdout.isTty && io.env['TERM'] !== 'dumb';

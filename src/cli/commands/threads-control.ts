@@ -2,6 +2,7 @@ import type { Rye } from '../../app/api/rye.ts';
 import type { WaitReport } from '../../app/api/threads.ts';
 import { DELIVERY_MODES, type DeliveryReport } from '../../core/delivery.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
+import { describeChanges } from '../../core/isolation.ts';
 import { compact } from '../../core/json.ts';
 import { formatUsd } from '../../core/usage.ts';
 import {
@@ -18,9 +19,11 @@ import {
 } from '../command.ts';
 import { failureText } from '../failure.ts';
 import { readTextSource } from '../input.ts';
-import { canRedraw } from '../io.ts';
+import { canRedraw, type Sink } from '../io.ts';
+
 import { formatTable, printDocument, printLines, printResult, resultText } from '../output.ts';
-import { createWaitLine } from '../render/thread-tree.ts';
+import { workOf } from '../render/status-mark.ts';
+import { createWaitLine } from '../render/tree-progress.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
 import { oneLine } from '../terminal-text.ts';
@@ -54,10 +57,8 @@ export const wait = defineCommand({
     if (global.json) {
       printDocument(io, compact({ ...report, error, total: report.threads.length }));
     } else {
-      printLines(
-        io,
-        formatTable(['THREAD', 'STATUS', 'SPEND', 'RESULT'], waitRows(report), io.stdout),
-      );
+      printLines(io, waitTable(report, io.stdout));
+      printLines(io, changesLines(report));
       if (report.timed_out && !signal.aborted && error) io.stderr.write(failureText(error));
     }
     if (signal.aborted) return EXIT.cancelled;
@@ -83,15 +84,26 @@ async function waitVisibly(
   }
 }
 
-function waitRows({ threads }: WaitReport): readonly (readonly string[])[] {
-  return threads.map((thread) => [
+function waitTable({ threads }: WaitReport, sink: Sink): readonly string[] {
+  const isLabeled = threads.some(({ label }) => label !== undefined);
+  const rows = threads.map((thread) => [
     thread.thread_id === thread.final_thread_id
       ? thread.thread_id
       : `${thread.thread_id} → ${thread.final_thread_id}`,
     thread.status,
+    ...(isLabeled ? [workOf(thread)] : []),
     formatUsd(thread.cost?.spend ?? 0),
     thread.error?.message ?? resultText(thread),
   ]);
+  const headings = ['THREAD', 'STATUS', ...(isLabeled ? ['LABEL'] : []), 'SPEND', 'RESULT'];
+  return formatTable(headings, rows, sink);
+}
+
+function changesLines({ threads }: WaitReport): readonly string[] {
+  return threads.flatMap(({ final_thread_id: id, changes }) => {
+    const line = changes ? describeChanges(changes) : '';
+    return line === '' ? [] : [`${id}: ${oneLine(line)}`];
+  });
 }
 
 function waitError({ success, timed_out, threads }: WaitReport): RyeError | undefined {

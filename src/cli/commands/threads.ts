@@ -2,14 +2,20 @@ import type { ThreadListFilter } from '../../app/api/threads.ts';
 import { EXIT } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import { THREAD_STATUSES } from '../../core/thread.ts';
-import { formatUsd } from '../../core/usage.ts';
-import { choice, commandsOf, defineCommand, defineGroup, flag, integer, text } from '../command.ts';
-import { colorsOf, count, formatTable, printResult } from '../output.ts';
-import { stateOf, summaryOf, threadTable } from '../render/thread-list.ts';
+import {
+  choice,
+  commandsOf,
+  defineCommand,
+  defineGroup,
+  flag,
+  integer,
+  text,
+  withHeading,
+} from '../command.ts';
+import { colorsOf, count, printResult } from '../output.ts';
+import { plainTable, threadTable } from '../render/thread-list.ts';
 import { withThreadList } from '../session.ts';
 import { oneLine } from '../terminal-text.ts';
-
-/** Columns of a result in the list. `show` and `--json` print all of it. */
 
 const list = defineCommand({
   options: {
@@ -46,16 +52,7 @@ const list = defineCommand({
         const style = { sink: io.stdout, colors: colorsOf(io.stdout, call), now: io.now() };
         return threadTable(threads, found, style);
       }
-      const rows = threads.map((thread) => [
-        thread.chain?.[0] ?? thread.thread_id,
-        stateOf(thread),
-        thread.created_at,
-        String(thread.cost.turns),
-        formatUsd(thread.cost.spend),
-        summaryOf(thread),
-      ]);
-      const headings = ['THREAD', 'STATUS', 'CREATED', 'TURNS', 'SPEND', 'RESULT'];
-      return formatTable(headings, rows, io.stdout);
+      return plainTable(threads, io.stdout);
     });
     const hasCrashed = threads.some((thread) => thread.process_gone === true);
     if (hasCrashed && !global.json && !global.quiet) {
@@ -78,42 +75,65 @@ export const threads = defineGroup({
   examples: ['rye threads --active', 'rye threads logs hello-7f3k --follow'],
   defaultCommand: 'list',
   commands: [
-    { name: 'list', summary: 'List threads, newest first', ...list },
-    ...commandsOf(() => import('./threads-show.ts'), {
-      show: 'Show one thread: status, cost, limits, chain and children',
-      logs: "Print a thread's log",
-      tree: 'Draw parents and children with status and spend',
-      stats: 'Sum up spend, tokens and outcomes',
-    }),
-    ...commandsOf(() => import('./threads-control.ts'), {
-      wait: 'Wait until threads have ended',
-      cancel: 'Ask a thread to stop',
-      kill: "Kill a thread's process",
-      steer: 'Send a message to a thread',
-      deliveries: 'List messages sent to a thread and their status',
-    }),
-    ...commandsOf(() => import('./threads-recovery.ts'), {
-      resume: 'Resume a finished, suspended or crashed thread',
-      recover: 'Clean up threads whose process has died',
-      gc: 'Compress logs of old threads',
-    }),
-    ...commandsOf(() => import('./threads-session.ts'), {
-      entries: "Draw a thread's session tree",
-      label: 'Label an entry of a thread; without LABEL, remove its label',
-      rename: 'Set the title of a thread',
-      compact: 'Summarize the older part of an idle thread',
-      replay: "Replay a thread's recorded answers with the current rules, hooks and gates",
-    }),
-    ...commandsOf(() => import('./threads-branch.ts'), {
-      open: "Browse a thread's session tree in the terminal",
-      branch: 'Rewind a thread to an earlier message, or fork it into a new thread',
-    }),
-    ...commandsOf(() => import('./threads-undo.ts'), {
-      undo: 'Restore the files that a thread changed',
-    }),
-    ...commandsOf(() => import('./threads-exchange.ts'), {
-      export: 'Export a thread as a web page, Markdown or JSON lines',
-      import: 'Import a pi session as a thread',
-    }),
+    ...withHeading(
+      'Look:',
+      { name: 'list', summary: 'List threads, newest first', ...list },
+      ...commandsOf(() => import('./threads-show.ts'), {
+        show: 'Show one thread: state, limits, cost, children and the next command',
+      }),
+      ...commandsOf(() => import('./threads-tree.ts'), {
+        tree: 'Draw parents and children with status, time and spend',
+      }),
+      ...commandsOf(() => import('./threads-branch.ts'), {
+        open: "Browse a thread's session tree in the terminal",
+      }),
+      ...commandsOf(() => import('./attach.ts'), {
+        attach: 'Show a running thread as `rye run` does; Ctrl-C detaches',
+      }),
+      ...commandsOf(() => import('./threads-show.ts'), {
+        logs: "Print a thread's log",
+        stats: 'Sum up spend, tokens and outcomes',
+      }),
+    ),
+    ...withHeading(
+      'Control:',
+      ...commandsOf(() => import('./threads-control.ts'), {
+        wait: 'Wait until threads have ended',
+        steer: 'Send a message to a thread',
+        deliveries: 'List messages sent to a thread and their status',
+        cancel: 'Ask a thread to stop',
+        kill: "Kill a thread's process",
+      }),
+      ...commandsOf(() => import('./threads-recovery.ts'), {
+        resume: 'Resume a finished, suspended or crashed thread',
+      }),
+    ),
+    ...withHeading(
+      'Session:',
+      ...commandsOf(() => import('./threads-session.ts'), {
+        entries: "Draw a thread's session tree",
+        label: 'Label an entry of a thread; without LABEL, remove its label',
+        rename: 'Set the title of a thread',
+        compact: 'Summarize the older part of an idle thread',
+        replay: "Replay a thread's recorded answers with the current rules, hooks and gates",
+      }),
+      ...commandsOf(() => import('./threads-branch.ts'), {
+        branch: 'Rewind a thread to an earlier message, or fork it into a new thread',
+      }),
+      ...commandsOf(() => import('./threads-undo.ts'), {
+        undo: 'Restore the files that a thread changed',
+      }),
+      ...commandsOf(() => import('./threads-exchange.ts'), {
+        export: 'Export a thread as a web page, Markdown or JSON lines',
+        import: 'Import a pi session as a thread',
+      }),
+    ),
+    ...withHeading(
+      'Maintain:',
+      ...commandsOf(() => import('./threads-recovery.ts'), {
+        recover: 'Clean up threads whose process has died',
+        gc: 'Compress logs of old threads',
+      }),
+    ),
   ],
 });

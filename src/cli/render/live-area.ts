@@ -20,6 +20,11 @@ export interface LiveArea {
     lines: readonly string[],
     cursor?: CursorPlace,
   ) => void;
+  /**
+   * Takes the area away and draws nothing until the returned function is called, which prints what came meanwhile. For
+   * another program on the terminal.
+   */
+  readonly hold: () => () => void;
   /** Takes the area away and shows the cursor again. */
   readonly close: () => void;
 }
@@ -32,6 +37,14 @@ interface Drawn {
   readonly columns: number;
 }
 
+/** The drawing that follows once the terminal is free again. */
+interface Held {
+  readonly printed: readonly string[];
+  readonly lines: readonly string[];
+  readonly cursor: CursorPlace | undefined;
+}
+
+const NOTHING_HELD: Held = { printed: [], lines: [], cursor: undefined };
 const HIDE_CURSOR = `${ESCAPE}[?25l`;
 const SHOW_CURSOR = `${ESCAPE}[?25h`;
 // the terminal shows all of a drawing at once if it can
@@ -59,11 +72,26 @@ export function createLiveArea(sink: Sink): LiveArea {
     );
     drawn = { lines: shown, cursor: place, row, columns };
   };
+  let held: Held | undefined;
+  const update: LiveArea['update'] = (printed, lines, cursor) => {
+    if (!held) draw(printed, lines, cursor);
+    else held = { printed: [...held.printed, ...printed], lines, cursor };
+  };
   return {
     print: (lines) => {
-      if (lines.length > 0) draw(lines, drawn.lines, drawn.cursor);
+      const below = held ?? drawn;
+      if (lines.length > 0) update(lines, below.lines, below.cursor);
     },
-    update: draw,
+    update,
+    hold: () => {
+      held ??= { printed: [], lines: drawn.lines, cursor: drawn.cursor };
+      draw([], []);
+      return () => {
+        const { printed, lines, cursor } = held ?? NOTHING_HELD;
+        held = undefined;
+        draw(printed, lines, cursor);
+      };
+    },
     close: () => {
       if (drawn !== NOTHING) draw([], []);
       drawn = NOTHING;

@@ -124,8 +124,8 @@ const VERBOSE_DIFF_LINES = 200;
 
 type Settled = EventPayloads['tool_settled'];
 
-const CALL_MARKS = { open: '○', good: '●', bad: '✗' } as const;
-const CHILD_MARKS = { open: '▸', good: '✓', bad: '✗' } as const;
+const CALL_MARKS = { open: '○', waiting: '‖', good: '●', bad: '✗' } as const;
+const CHILD_MARKS = { open: '▸', waiting: '‖', good: '✓', bad: '✗' } as const;
 
 /** A child thread as its parent's view knows it. */
 interface Child {
@@ -149,6 +149,7 @@ export class CallBlock implements Block {
   #refusedBy: string | undefined;
   #seconds: number | undefined;
   #hasEnded = false;
+  #isWaiting = false;
   /** The content of the file that the call writes, before it. */
   before: string | undefined;
   child: Child | undefined;
@@ -191,6 +192,11 @@ export class CallBlock implements Block {
     this.#refusedBy = settled.outcome === 'blocked' ? refusedBy : undefined;
   }
 
+  /** A call that waits for the decision of a person; it starts afterwards, or is refused. */
+  wait(isWaiting: boolean): void {
+    this.#isWaiting = isWaiting;
+  }
+
   answer(result: ToolResultMessage): void {
     this.#result = result;
   }
@@ -224,6 +230,7 @@ export class CallBlock implements Block {
   #words(): string {
     const { child } = this;
     if (child) return child.status ?? (this.#hasEnded ? 'running' : child.activity);
+    if (this.#settled === undefined && this.#isWaiting) return 'waits for you';
     if (this.#settled === undefined) return this.#hasEnded ? 'no result' : '';
     return outcomeWords(this.#name, {
       outcome: this.#settled.outcome,
@@ -239,10 +246,13 @@ export class CallBlock implements Block {
     const spend = this.child?.spend;
     const marks = this.child ? CHILD_MARKS : CALL_MARKS;
     const facts = [
-      ...(state !== 'open' || seconds >= 1 ? [formatSeconds(seconds)] : []),
+      ...((state !== 'open' && state !== 'waiting') || seconds >= 1
+        ? [formatSeconds(seconds)]
+        : []),
       ...(spend === undefined ? [] : [formatUsd(spend)]),
     ];
-    const paints = { open: colors.cyan, good: colors.green, bad: colors.red };
+    const { cyan, yellow, green, red } = colors;
+    const paints = { open: cyan, waiting: yellow, good: green, bad: red };
     return layRow(
       {
         mark: marks[state],
@@ -257,9 +267,10 @@ export class CallBlock implements Block {
     );
   }
 
-  #state(): 'open' | 'good' | 'bad' {
+  #state(): keyof typeof CALL_MARKS {
     const status = this.child?.status;
     if (status !== undefined) return status === 'completed' ? 'good' : 'bad';
+    if (this.#settled === undefined && this.#isWaiting) return 'waiting';
     if (this.#settled === undefined) return this.#hasEnded && !this.child ? 'bad' : 'open';
     return this.#succeeded() ? 'good' : 'bad';
   }
@@ -290,8 +301,7 @@ export class CallBlock implements Block {
     const { outcome, reason } = this.#settled;
     const why = failureReason(words, { outcome, reason, text });
     if (why === undefined) return [];
-    const by = this.#refusedBy === undefined ? '' : `hook ${this.#refusedBy}: `;
-    return wrapText(`${by}${why}`, Math.max(8, columns - 6)).map((line) =>
+    return wrapText(namingHook(this.#refusedBy, why), Math.max(8, columns - 6)).map((line) =>
       colors.red(`    ${line}`),
     );
   }
@@ -306,6 +316,15 @@ export class CallBlock implements Block {
       .slice(-TAIL_LINES)
       .map((line) => colors.dim(`    │ ${line}`));
   }
+}
+
+/** Puts the hook that refused before its reason, which may name it already. */
+function namingHook(hook: string | undefined, why: string): string {
+  if (hook === undefined || why.startsWith(`hook ${hook} `) || why.startsWith(`hook ${hook}:`)) {
+    return why;
+  }
+  const suffix = ` (hook ${hook})`;
+  return `hook ${hook}: ${why.endsWith(suffix) ? why.slice(0, -suffix.length) : why}`;
 }
 
 /** Makes the block of a child thread that no call of the view started. */

@@ -1,7 +1,6 @@
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { type AssistantMessage, type Message, textOf, toolCallsOf } from '../../core/message.ts';
-import { formatCost } from '../../core/usage.ts';
 import type { Io, Sink } from '../io.ts';
 import { type Colors, oneLine } from '../terminal-text.ts';
 import { toolName } from './call-line.ts';
@@ -15,8 +14,9 @@ import {
   TextBlock,
   ThoughtBlock,
 } from './live-blocks.ts';
-import { Meters, shortModel, shortUsd } from './meters.ts';
+import { Meters } from './meters.ts';
 import { payloadOf, runLine } from './progress-line.ts';
+import { detailOf, headerLine } from './run-lines.ts';
 import { paint } from './text.ts';
 
 export interface LiveViewOptions {
@@ -28,6 +28,8 @@ export interface LiveViewOptions {
   readonly isVerbose?: boolean;
   /** False: no line with the directive, model, limits and ID. */
   readonly hasHeader?: boolean;
+  /** True: turns are counted from the start of the run, as the person does in a conversation. */
+  readonly countsFromRun?: boolean;
   /** `between`: the last message of a run is not shown, because stdout gets it. */
   readonly words?: 'all' | 'between';
   /** Reads a file before a call writes it, for the diff. */
@@ -51,6 +53,8 @@ export interface LiveView {
   readonly settle: () => void;
   readonly setFooter: (footer: Footer | undefined) => void;
   readonly redraw: () => void;
+  /** Leaves the terminal to another program until the returned function is called. */
+  readonly hold: () => () => void;
   /** The text of the last complete message that is on the screen. */
   readonly shownText: () => string;
   /** Prints the rest for good, then restores the terminal. */
@@ -88,7 +92,7 @@ class View implements LiveView {
   constructor(options: LiveViewOptions) {
     this.#options = options;
     this.#area = createLiveArea(options.sink);
-    this.#meters = new Meters(options.io.monotonic());
+    this.#meters = new Meters(options.io.monotonic(), options.countsFromRun === true);
     this.#stopTicking = options.io.repeat(TICK_MS, () => {
       if (this.#isRunning) this.#draw();
     });
@@ -128,6 +132,8 @@ class View implements LiveView {
     this.#draw();
   };
 
+  readonly hold = (): (() => void) => this.#area.hold();
+
   readonly shownText = (): string => this.#shown;
 
   readonly close = (): void => {
@@ -162,10 +168,7 @@ class View implements LiveView {
   }
 
   #progress(event: LogEvent | UnknownEvent): void {
-    const started = payloadOf(event, 'tool_call_start');
-    if (started) this.#startCall(started);
-    const piece = payloadOf(event, 'tool_call_progress');
-    if (piece) this.#calls.get(piece.call_id)?.progress(piece.text);
+    this.#callEvent(event);
     const hook = payloadOf(event, 'hook_fired');
     if (hook && REFUSALS.has(hook.outcome)) this.#refusedBy = hook.id;
     const settled = payloadOf(event, 'tool_settled');
@@ -185,19 +188,24 @@ class View implements LiveView {
     if (this.#options.isVerbose === true) this.#details(event);
   }
 
+  #callEvent(event: LogEvent | UnknownEvent): void {
+    const started = payloadOf(event, 'tool_call_start');
+    if (started) this.#startCall(started);
+    const asked = payloadOf(event, 'approval_requested')?.request.call_id;
+    if (asked !== undefined) this.#calls.get(asked)?.wait(true);
+    const piece = payloadOf(event, 'tool_call_progress');
+    if (piece) this.#calls.get(piece.call_id)?.progress(piece.text);
+  }
+
   #header(event: LogEvent | UnknownEvent): void {
     const started = payloadOf(event, 'thread_started') ?? payloadOf(event, 'run_started');
     if (!started || this.#options.hasHeader === false) return;
-    const { colors } = this.#options;
-    const { model, limits } = started;
-    const directive = payloadOf(event, 'thread_started')?.directive.replace(/^rye\/core\//, '');
-    const parts = [
-      ...(directive === undefined ? [] : [colors.bold(oneLine(directive))]),
-      oneLine(shortModel(model)),
-      ...limitText(limits),
-      oneLine(event.thread_id),
-    ];
-    this.#add(lineBlock([parts.join(colors.dim(' · ')), '']));
+    const directive = payloadOf(event, 'thread_started')?.directive;
+    const line = headerLine(
+      { ...started, directive, threadId: event.thread_id },
+      this.#options.colors,
+    );
+    this.#add(lineBlock([line, '']));
   }
 
   #line(event: LogEvent | UnknownEvent): void {
@@ -211,15 +219,7 @@ class View implements LiveView {
   }
 
   #details(event: LogEvent | UnknownEvent): void {
-    const hook = payloadOf(event, 'hook_fired');
-    const turn = payloadOf(event, 'turn_started');
-    const cost = payloadOf(event, 'cost');
-    const text =
-      hook?.matched === true
-        ? `hook ${hook.id} on ${hook.event}: ${hook.outcome}, ${hook.duration_ms}ms`
-        : turn?.request
-          ? `turn ${turn.turn}: request to ${turn.request.provider}/${turn.request.model}, up to ${turn.request.input_tokens} tokens in, ${turn.request.max_tokens} out`
-          : cost && `turn ${cost.turn} done: ${formatCost(cost.total)} so far`;
+    const text = detailOf(event);
     if (text === undefined) return;
     this.#endMessage();
     this.#add(lineBlock([this.#options.colors.dim(`  · ${oneLine(text)}`)]));
@@ -305,6 +305,7 @@ class View implements LiveView {
       this.#calls.set(id, block);
       this.#add(block);
     }
+    block.wait(false);
     const { path } = input;
     if (toolName(tool) === 'write' && typeof path === 'string') {
       block.before = this.#options.readFile?.(path);
@@ -395,11 +396,3 @@ const SHOWN_BY_BLOCKS: ReadonlySet<string> = new Set([
   'child_thread_started',
   'child_thread_finished',
 ]);
-
-function limitText({ turns, spend }: JsonObject): readonly string[] {
-  const parts = [
-    ...(typeof turns === 'number' ? [`${turns} turns`] : []),
-    ...(typeof spend === 'number' ? [shortUsd(spend)] : []),
-  ];
-  return parts.length === 0 ? [] : [`limit ${parts.join(', ')}`];
-}

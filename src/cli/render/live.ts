@@ -1,9 +1,9 @@
 import { readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
 import type { ThreadResult } from '../../core/thread.ts';
+import { createApprovalDialog } from '../approval/approval-dialog.ts';
 import type { Io, Sink } from '../io.ts';
 import type { Colors } from '../terminal-text.ts';
-import { createApprovalDialog } from './approval-dialog.ts';
 import { createLiveView } from './live-view.ts';
 import { renderMarkdown } from './markdown.ts';
 import { outcomeLines } from './outcome.ts';
@@ -35,7 +35,7 @@ export function createLiveRenderer(io: Io, options: LiveOptions): Renderer {
     words: ownsStdout ? 'all' : 'between',
     readFile: (file) => readSmallFile(folder, file),
   });
-  const dialog = io.stdinIsTty ? createApprovalDialog(io, view, colors) : undefined;
+  const dialog = io.stdinIsTty ? createApprovalDialog({ io, view, sink, colors }) : undefined;
   const close = (): void => {
     dialog?.close();
     view.close();
@@ -52,7 +52,12 @@ export function createLiveRenderer(io: Io, options: LiveOptions): Renderer {
       sink.write(lines.map((line) => `${line}\n`).join(''));
     }
   };
-  return { event: view.event, finish, close, ...(dialog ? { attendant: dialog } : {}) };
+  if (!dialog) return { event: view.event, finish, close };
+  const event: Renderer['event'] = (one) => {
+    view.event(one);
+    dialog.event(one);
+  };
+  return { event, finish, close, attendant: dialog };
 }
 
 function printMarkdown(text: string, sink: Sink, colors: Colors): void {

@@ -21,22 +21,36 @@ export class Meters {
   #limits: JsonObject = {};
   #context: { readonly used: number; readonly window: number } | undefined;
   #startedAt: number;
+  readonly #countsFromRun: boolean;
+  /** Turns of earlier runs; undefined until the first turn of this one. */
+  #earlier: number | undefined = 0;
 
-  constructor(now: number) {
+  /** `countsFromRun`: the turns of earlier runs do not count. */
+  constructor(now: number, countsFromRun = false) {
     this.#startedAt = now;
+    this.#countsFromRun = countsFromRun;
   }
 
   update(event: LogEvent | UnknownEvent, now: number): void {
     const run = payloadOf(event, 'run_started');
-    if (run || payloadOf(event, 'thread_started')) this.#startedAt = now;
-    this.#limits = (run ?? payloadOf(event, 'thread_started'))?.limits ?? this.#limits;
+    const started = run ?? payloadOf(event, 'thread_started');
+    if (started) {
+      this.#startedAt = now;
+      this.#limits = started.limits;
+    }
+    if (run && this.#countsFromRun) this.#earlier = undefined;
     const turn = payloadOf(event, 'turn_started');
-    this.#turn = turn?.turn ?? this.#turn;
+    if (turn) this.#count(turn.turn);
     this.#cost = payloadOf(event, 'cost')?.total ?? this.#cost;
     const request = turn?.request ?? payloadOf(event, 'request_started')?.request;
     if (request?.context_window !== undefined) {
       this.#context = { used: request.input_tokens, window: request.context_window };
     }
+  }
+
+  #count(turn: number): void {
+    this.#turn = turn;
+    this.#earlier ??= turn - 1;
   }
 
   /** Formats `⠙ turn 2 of 100 · 12.3k tokens · context 6% · $0.02 of $0.50 · 14s`. */
@@ -46,8 +60,9 @@ export class Meters {
     const { turns, spend } = this.#limits;
     const context = this.#context;
     const share = context && Math.ceil((100 * context.used) / context.window);
+    const earlier = this.#earlier ?? this.#turn;
     const parts = [
-      `turn ${this.#turn}${ofLimit(turns, String)}`,
+      `turn ${this.#turn - earlier}${ofLimit(turns, (limit) => String(limit - earlier))}`,
       `${shortUsd(this.#cost.spend)}${ofLimit(spend, shortUsd)}`,
       elapsed < 60 ? `${elapsed}s` : formatSeconds(elapsed),
       ...(share === undefined ? [] : [`context ${share}%`]),

@@ -45,7 +45,8 @@ const FORMATS: { readonly [T in EventType]?: Format<T> } = {
     tone: 'warning',
     text: `retry ${attempt} in ${formatSeconds(delay_ms / 1000)}`,
   }),
-  child_thread_started: ({ child_thread_id }) => plain(`↳ started ${child_thread_id}`),
+  child_thread_started: ({ child_thread_id, label }) =>
+    plain(`↳ started ${child_thread_id}${label === undefined ? '' : ` (${label})`}`),
   child_thread_finished: ({ child_thread_id, status, spend }) => ({
     tone: status === 'completed' ? 'good' : 'bad',
     text: `↳ ${status} ${child_thread_id} ${formatUsd(spend)}`,

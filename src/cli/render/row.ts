@@ -22,7 +22,7 @@ const NARROW = 44;
 /** Lays a row out for a width. The label is cut first, so that the outcome stays visible. */
 export function layRow(row: Row, columns: number, colors: Colors): string {
   const facts = columns < NARROW ? '' : row.facts.map(factCell).join('').trimEnd();
-  const words = facts === '' ? row.words : pad(row.words, WORDS_COLUMNS);
+  const words = facts === '' ? row.words : cell(row.words, WORDS_COLUMNS);
   const gap = row.words === '' && facts === '' ? '' : '  ';
   const right = displayWidth(words) + displayWidth(facts);
   const room = columns - 1 - INDENT.length - 2 - right - gap.length;
@@ -34,9 +34,14 @@ export function layRow(row: Row, columns: number, colors: Colors): string {
 }
 
 function factCell(fact: string): string {
-  return pad(fact, FACT_COLUMNS);
+  return cell(fact, FACT_COLUMNS);
+}
+
+/** Pads a text to its columns, and keeps it apart from the next cell if it is wider. */
+function cell(text: string, columns: number): string {
+  return pad(text, Math.max(columns, text === '' ? 0 : displayWidth(text) + 1));
 }
 
 function pad(text: string, columns: number): string {
-  return text + ' '.repeat(Math.max(text === '' ? 0 : 1, columns - displayWidth(text)));
+  return text + ' '.repeat(Math.max(0, columns - displayWidth(text)));
 }

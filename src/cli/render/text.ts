@@ -79,7 +79,7 @@ export function printFailure({ success, status, error, thread_id }: ThreadResult
   io.stderr.write(
     failureText(
       error ?? {
-        code: 'thread_error',
+        code: isSuspended ? 'thread_suspended' : 'thread_error',
         message: `thread ${thread_id} ${isSuspended ? 'is suspended' : `ended as ${status}`}`,
         hint: isSuspended ? `Continue with: rye threads resume ${thread_id}` : undefined,
       },

@@ -4,10 +4,14 @@ import { formatSeconds, formatUsd } from '../../core/usage.ts';
 import type { Sink } from '../io.ts';
 import { count, formatTable, resultText } from '../output.ts';
 import { type Colors, oneLine, truncate } from '../terminal-text.ts';
+import { workOf } from './status-mark.ts';
 
 /** Narrower terminals get fewer columns. */
 const WIDE = 80;
-const MAX_RESULT = 500;
+/** Narrower terminals get no labels. */
+const LABELED = 100;
+const MAX_LABEL = 32;
+const MAX_RESULT = 120;
 const SECOND = 1000;
 const DAYS_SHOWN = 14;
 
@@ -22,7 +26,7 @@ export function formatAge(iso: string, now: number): string {
 }
 
 /** Returns the status for people. */
-export function stateOf({ status, process_gone, chain = [] }: ListedThread): string {
+function stateOf({ status, process_gone, chain = [] }: ListedThread): string {
   const handoffs = chain.length > 1 ? `, ${count(chain.length - 1, 'handoff')}` : '';
   return `${status}${process_gone === true ? ' (crashed)' : ''}${handoffs}`;
 }
@@ -69,8 +73,10 @@ export function threadTable(
   { sink, colors, now }: ListStyle,
 ): readonly string[] {
   const isWide = sink.columns >= WIDE;
+  const isLabeled = sink.columns >= LABELED && shown.some((thread) => workOf(thread) !== '');
   const rows = shown.map((thread) => [
     thread.chain?.[0] ?? thread.thread_id,
+    ...(isLabeled ? [truncate(workOf(thread), MAX_LABEL)] : []),
     stateOf(thread),
     ...(isWide ? [childrenOf(thread, all), timeOf(thread)] : []),
     formatUsd(thread.cost.total.spend),
@@ -78,13 +84,34 @@ export function threadTable(
     summaryOf(thread),
   ]);
   const wide = isWide ? ['CHILDREN', 'TIME'] : [];
-  const headings = ['THREAD', 'STATUS', ...wide, 'SPEND', 'CREATED', 'RESULT'];
+  const labels = isLabeled ? ['LABEL'] : [];
+  const headings = ['THREAD', ...labels, 'STATUS', ...wide, 'SPEND', 'CREATED', 'RESULT'];
   const [head = '', ...lines] = formatTable(headings, rows, sink);
   return [
     colors.dim(head),
     ...lines.map((line, at) => colored(line, shown[at], colors)),
     colors.dim(totals(all, shown.length)),
   ];
+}
+
+/** Formats a list for a pipe: no sums, the times in ISO 8601. */
+export function plainTable(shown: readonly ListedThread[], sink: Sink): readonly string[] {
+  const isLabeled = shown.some((thread) => workOf(thread) !== '');
+  const rows = shown.map((thread) => [
+    thread.chain?.[0] ?? thread.thread_id,
+    ...(isLabeled ? [workOf(thread)] : []),
+    stateOf(thread),
+    thread.created_at,
+    String(thread.cost.turns),
+    formatUsd(thread.cost.total.spend),
+    summaryOf(thread),
+  ]);
+  const labels = isLabeled ? ['LABEL'] : [];
+  return formatTable(
+    ['THREAD', ...labels, 'STATUS', 'CREATED', 'TURNS', 'SPEND', 'RESULT'],
+    rows,
+    sink,
+  );
 }
 
 function timeOf({ cost, status }: ListedThread): string {

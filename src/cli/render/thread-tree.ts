@@ -1,54 +1,81 @@
-import type { Rye } from '../../app/api/rye.ts';
 import type { ThreadTreeNode } from '../../app/api/threads.ts';
-import { isFinal, type ThreadRecord } from '../../core/thread.ts';
+import { type CostedThread, isFinal, type ThreadRecord } from '../../core/thread.ts';
 import { addFamilyCost, formatSeconds, formatUsd, toMicroUsd, toUsd } from '../../core/usage.ts';
-import type { Io } from '../io.ts';
-import { type Colors, ERASE_LINE, oneLine, truncate } from '../terminal-text.ts';
-
-/** A line of the tree: the drawing, the status, and the details of the thread. */
-interface TreeLine {
-  readonly indent: string;
-  readonly state: string;
-  readonly text: string;
-}
+import { type Colors, clipStyled, displayWidth, oneLine, truncate } from '../terminal-text.ts';
+import type { Paint } from './spans.ts';
+import { stateMark, stateWord, workOf } from './status-mark.ts';
+import { formatAge } from './thread-list.ts';
 
 export interface TreeStyle {
   readonly colors: Colors;
-  /** Columns at which lines are cut. */
+  /** Columns at which lines are cut; absent: nothing is cut, and states and ids are always named. */
   readonly columns?: number | undefined;
   /** Maximum rows. If there are more, ended threads are folded first, then the rest is cut. */
   readonly rows?: number | undefined;
   /** Milliseconds since 1970, for the run time of open threads; absent: not shown. */
   readonly now?: number | undefined;
+  /** True for a list of roots: one short line each, and the children only of the newest and of those that run. */
+  readonly isList?: boolean;
 }
 
-/** Draws threads as a tree, one line each: status, id, turns, time, spend and error. */
+/** One line before its columns are laid out. */
+interface Row {
+  readonly mark: string;
+  readonly paint: Paint;
+  readonly name: string;
+  /** Its label or its inputs. */
+  readonly work: string;
+  readonly time: string;
+  readonly spend: string;
+  /** Parts after the columns, the most important first. */
+  readonly tail: readonly string[];
+}
+
+interface Line {
+  readonly indent: string;
+  readonly text: string;
+}
+
+/** Narrower terminals show no ids of children. */
+const WIDE = 72;
+const GAP = '  ';
+const MIN_WORK = 8;
+
+/** Draws threads as a tree, one line each: `├─ ✓ summarize  docs20/f01.txt  0.6s  $0.0004`. */
 export function drawThreadTree(
   nodes: readonly ThreadTreeNode[],
   style: TreeStyle,
 ): readonly string[] {
-  const { rows = Number.POSITIVE_INFINITY, columns, colors, now } = style;
-  const whole = linesOf(nodes, { now, folds: false });
-  const lines = whole.length > rows ? linesOf(nodes, { now, folds: true }) : whole;
+  const { rows = Number.POSITIVE_INFINITY, columns } = style;
+  const whole = linesOf(nodes, { ...style, folds: false });
+  const lines = whole.length > rows ? linesOf(nodes, { ...style, folds: true }) : whole;
   const shown = lines.length > rows ? lines.slice(0, rows - 1) : lines;
   const left = lines.length - shown.length;
   return [
-    ...shown.map((line) => paint(line, colors, columns)),
+    ...shown.map(({ indent, text }) => {
+      const line = `${indent}${text}`.trimEnd();
+      return columns === undefined ? line : clipStyled(line, columns);
+    }),
     ...(left > 0 ? [`… ${left} more lines`] : []),
   ];
 }
 
-interface Detail {
-  readonly now: number | undefined;
+interface Detail extends TreeStyle {
   /** Finished siblings with finished descendants share one line. */
   readonly folds: boolean;
 }
 
-function linesOf(nodes: readonly ThreadTreeNode[], detail: Detail): readonly TreeLine[] {
-  return joinChains(nodes).flatMap((node) => [
-    { indent: '', ...describe(node, detail.now) },
-    ...childLines(node.children, '', detail),
-  ]);
+function linesOf(nodes: readonly ThreadTreeNode[], detail: Detail): readonly Line[] {
+  const { isList = false } = detail;
+  const roots = joinChains(nodes);
+  const rows = roots.map((node) => rootRow(node, detail));
+  const texts = layOut(isList ? rows : rows.slice(0, 1), 0, detail);
+  return roots.flatMap((node, at) => {
+    const text = texts[at] ?? layOut(rows.slice(at, at + 1), 0, detail)[0] ?? '';
+    const isShown = !isList || at === 0;
+    const children = isShown ? node.children : node.children.filter((child) => !isOver(child));
+    return [{ indent: '', text }, ...childLines(children, '', detail)];
+  });
 }
 
 /** A session: a thread, or the threads of a chain of handoffs. */
@@ -85,62 +112,143 @@ function childLines(
   threads: readonly ThreadTreeNode[],
   indent: string,
   detail: Detail,
-): readonly TreeLine[] {
+): readonly Line[] {
   const nodes = joinChains(threads);
   const ended = detail.folds ? nodes.filter(isOver) : [];
   const shown = ended.length > 1 ? nodes.filter((node) => !isOver(node)) : nodes;
-  const folded = ended.length > 1 ? [{ indent: '', ...summary(ended) }] : [];
+  const texts = layOut(
+    shown.map((node) => rowOf(node, detail)),
+    displayWidth(indent) + BRANCH.length,
+    detail,
+  );
   const groups = [
-    ...folded.map((line) => [line]),
-    ...shown.map((node) => [
-      { indent: '', ...describe(node, detail.now) },
-      ...childLines(node.children, '', detail),
-    ]),
+    ...(ended.length > 1 ? [{ text: summary(ended), children: [] }] : []),
+    ...shown.map(({ children }, at) => ({ text: texts[at] ?? '', children })),
   ];
-  return groups.flatMap((lines, index) => {
-    const isLast = index === groups.length - 1;
-    return lines.map((line, at) => {
-      const stem = isLast ? '   ' : '│  ';
-      const branch = isLast ? '└─ ' : '├─ ';
-      return { ...line, indent: `${indent}${at === 0 ? branch : stem}${line.indent}` };
-    });
+  return groups.flatMap(({ text, children }, at) => {
+    const isLast = at === groups.length - 1;
+    const below = childLines(children, `${indent}${isLast ? '   ' : '│  '}`, detail);
+    return [{ indent: `${indent}${isLast ? LAST_BRANCH : BRANCH}`, text }, ...below];
   });
 }
 
+const BRANCH = '├─ ';
+const LAST_BRANCH = '└─ ';
+
+/** True for a thread that has ended, as have all below it. */
 function isOver({ thread, children }: ThreadTreeNode): boolean {
   return isFinal(thread.status) && children.every(isOver);
 }
 
-/** Formats `37 completed, 1 error ($0.0310)`. */
-function summary(nodes: readonly ThreadTreeNode[]): Omit<TreeLine, 'indent'> {
+/** Formats `37 completed, 1 error  $0.0310`. */
+function summary(nodes: readonly ThreadTreeNode[]): string {
   const counts = new Map<string, number>();
   for (const { thread } of nodes) counts.set(thread.status, (counts.get(thread.status) ?? 0) + 1);
   const micro = nodes.reduce((sum, { subtree_spend }) => sum + toMicroUsd(subtree_spend), 0);
   const parts = [...counts].map(([status, count]) => `${count} ${status}`);
-  return { state: parts.join(', '), text: `(${formatUsd(toUsd(micro))})` };
+  return `${parts.join(', ')}${GAP}${formatUsd(toUsd(micro))}`;
 }
 
-function describe(
-  { thread, subtree_spend, last }: SessionNode,
-  now: number | undefined,
-): Omit<TreeLine, 'indent'> {
-  const { cost, error, continuation_of: previous } = thread;
+/** Draws threads one below the other without connectors, as {@link drawThreadTree} draws siblings. */
+export function siblingLines(
+  threads: readonly CostedThread[],
+  { indent, ...style }: TreeStyle & { readonly indent: number },
+): readonly string[] {
+  const detail = { ...style, folds: false };
+  const rows = threads.map((thread) =>
+    rowOf({ thread, subtree_spend: thread.cost.total.spend, children: [] }, detail),
+  );
+  const { columns } = style;
+  return layOut(rows, indent, detail).map((line) =>
+    columns === undefined ? line : clipStyled(line, Math.max(1, columns - indent)),
+  );
+}
+
+/** A root is named by its id, which the next command needs. */
+function rootRow(node: SessionNode, detail: Detail): Row {
+  const { thread, children } = node;
+  const row = rowOf(node, detail);
+  const { isList, now } = detail;
+  const age = isList === true && now !== undefined ? [formatAge(thread.created_at, now)] : [];
+  const isCounted = isList === true && children.length > 0;
+  const work = [row.work, isCounted ? endedWell(children) : ''].filter((part) => part !== '');
+  const tail = row.tail.filter((part) => part !== thread.thread_id);
+  return { ...row, name: thread.thread_id, work: work.join(' · '), tail: [...age, ...tail] };
+}
+
+/** Formats `18/20`: how many have completed, of all. */
+function endedWell(children: readonly ThreadTreeNode[]): string {
+  const sessions = joinChains(children);
+  const good = sessions.filter(({ thread }) => thread.status === 'completed').length;
+  return `${good}/${sessions.length}`;
+}
+
+function rowOf({ thread, subtree_spend: total, last }: SessionNode, detail: Detail): Row {
+  const { colors, columns, now, isList } = detail;
+  const { mark, paint } = stateMark(thread, colors);
+  const { cost, error, continuation_of: previous, directive } = thread;
+  const isPlain = columns === undefined;
   const elapsed = elapsedSeconds(thread, now);
-  const facts = [
-    ...(cost.turns === 0 ? [] : [`${cost.turns} turn${cost.turns === 1 ? '' : 's'}`]),
-    ...(elapsed === undefined ? [] : [formatSeconds(elapsed)]),
-    formatUsd(cost.spend),
-    ...(subtree_spend === cost.spend ? [] : [`${formatUsd(subtree_spend)} with all below`]),
-  ];
-  const parts = [
-    thread.thread_id,
-    ...(thread.label === undefined ? [] : [oneLine(thread.label)]),
-    `(${facts.join(', ')})`,
+  const word = stateWord(thread);
+  const isNamed = isPlain || !['completed', 'error', 'running'].includes(word);
+  const why = error === null ? '' : `[${error.code}]`;
+  const tail = [
+    ...(isNamed ? [paint(word)] : []),
+    ...(total === cost.spend ? [] : [`own ${formatUsd(cost.spend)}`]),
+    ...(isPlain || columns >= WIDE ? [thread.thread_id] : []),
     ...(previous === null ? [] : [`↪ continues ${previous}`]),
     ...(last === undefined ? [] : [`↪ handed off to ${last}`]),
-    ...(error === null ? [] : [`${error.message} [${error.code}]`]),
+    ...(error === null ? [] : [paint(isList === true ? why : `${reasonOf(error.message)} ${why}`)]),
   ];
-  return { state: stateOf(thread), text: oneLine(parts.join(' ')) };
+  return {
+    mark,
+    paint,
+    name: oneLine(directive.split('/').at(-1) ?? directive),
+    work: workOf(thread),
+    time: elapsed === undefined ? '' : formatSeconds(elapsed),
+    spend: formatUsd(total),
+    tail,
+  };
+}
+
+/** Returns a message without the model that it begins with, which the width is too precious for. */
+function reasonOf(message: string): string {
+  return oneLine(message).replace(/^\S+\/\S+: /, '');
+}
+
+/** Lays siblings out in columns. What they work on is cut first. */
+function layOut(
+  rows: readonly Row[],
+  indent: number,
+  { columns, colors }: Detail,
+): readonly string[] {
+  const widest = (of: (row: Row) => string): number =>
+    Math.max(0, ...rows.map((row) => displayWidth(of(row))));
+  const [name, time, spend] = [
+    widest((row) => row.name),
+    widest((row) => row.time),
+    widest((row) => row.spend),
+  ];
+  const others = indent + 2 + name + time + spend + 3 * GAP.length;
+  const room = columns === undefined ? Number.POSITIVE_INFINITY : columns - others;
+  const work = Math.min(
+    widest((row) => row.work),
+    Math.max(MIN_WORK, room),
+  );
+  return rows.map((row) => {
+    const cells = [
+      pad(row.name, name),
+      ...(work === 0 ? [] : [pad(truncate(row.work, work), work)]),
+      ...(time === 0 ? [] : [colors.dim(pad(row.time, time))]),
+      pad(row.spend, spend),
+    ];
+    const tail = row.tail.map((part) => (part.startsWith('\u001b') ? part : colors.dim(part)));
+    return `${row.paint(row.mark)} ${[...cells, ...tail].join(GAP)}`.trimEnd();
+  });
+}
+
+function pad(text: string, columns: number): string {
+  return text + ' '.repeat(Math.max(0, columns - displayWidth(text)));
 }
 
 function elapsedSeconds(thread: ThreadRecord, now: number | undefined): number | undefined {
@@ -149,81 +257,4 @@ function elapsedSeconds(thread: ThreadRecord, now: number | undefined): number |
   // whole seconds, to avoid a redraw ten times a second
   if (now === undefined) return undefined;
   return Math.max(0, Math.floor((now - Date.parse(created)) / 1000));
-}
-
-function paint({ indent, state, text }: TreeLine, colors: Colors, columns?: number): string {
-  const plain = `${indent}${state} ${text}`;
-  const line = columns === undefined ? plain : truncate(plain, columns);
-  // a status that was cut is not colored
-  if (!line.startsWith(`${indent}${state} `)) return line;
-  return `${indent}${colorOf(state, colors)(state)}${line.slice(indent.length + state.length)}`;
-}
-
-function colorOf(state: string, colors: Colors): (text: string) => string {
-  switch (state) {
-    case 'completed':
-      return colors.green;
-    case 'error':
-      return colors.red;
-    case 'cancelled':
-    case 'suspended':
-      return colors.yellow;
-    case 'running':
-      return colors.cyan;
-    default:
-      return colors.dim;
-  }
-}
-
-/** Returns the status for people: a thread that waits for a slot is queued. */
-function stateOf({ status, pid }: ThreadRecord): string {
-  return status === 'created' && pid === null ? 'queued' : status;
-}
-
-/** Minimum milliseconds between two drawings. */
-const REDRAW_MS = 100;
-
-/** One line on stderr with the progress of the awaited threads and their descendants. */
-export interface WaitLine {
-  readonly draw: () => Promise<void>;
-  readonly ended: (thread: ThreadRecord) => void;
-  readonly hide: () => void;
-}
-
-export function createWaitLine(rye: Rye, ids: readonly string[], io: Io): WaitLine {
-  const startedAt = io.monotonic();
-  let drawnAt = Number.NEGATIVE_INFINITY;
-  return {
-    draw: async () => {
-      const now = io.monotonic();
-      if (now - drawnAt < REDRAW_MS) return;
-      drawnAt = now;
-      const trees = await Promise.all(ids.map(async (id) => await rye.children.tree(id)));
-      const text = `${waitText(trees.flat())} · ${formatSeconds((now - startedAt) / 1000)}`;
-      io.stderr.write(`${ERASE_LINE}${truncate(text, io.stderr.columns - 1)}`);
-    },
-    ended: ({ status, thread_id }) => {
-      io.stderr.write(`${ERASE_LINE}${oneLine(`${status} ${thread_id}`)}\n`);
-    },
-    hide: () => {
-      io.stderr.write(ERASE_LINE);
-    },
-  };
-}
-
-/** Formats `3/8 ended · 2 running · 3 queued · $0.0310` for all threads of the trees. */
-function waitText(nodes: readonly ThreadTreeNode[]): string {
-  const threads = new Map(flatten(nodes).map((thread) => [thread.thread_id, thread]));
-  const states = [...threads.values()].map(stateOf);
-  const count = (state: string): number => states.filter((one) => one === state).length;
-  const ended = [...threads.values()].filter(({ status }) => isFinal(status)).length;
-  const spend = [...threads.values()].reduce((sum, { cost }) => sum + cost.spend, 0);
-  const open = ['running', 'created', 'queued', 'suspended'].flatMap((state) =>
-    count(state) === 0 ? [] : [`${count(state)} ${state}`],
-  );
-  return [`${ended}/${threads.size} ended`, ...open, formatUsd(spend)].join(' · ');
-}
-
-function flatten(nodes: readonly ThreadTreeNode[]): readonly ThreadRecord[] {
-  return nodes.flatMap(({ thread, children }) => [thread, ...flatten(children)]);
 }

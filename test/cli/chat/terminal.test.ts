@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { directive, type Lab, openLab } from '../../attacks/lab.ts';
@@ -140,6 +140,38 @@ describe('rye chat on a terminal', () => {
     expect((await lab.rye().threads.verify(await newest())).ok).toBe(true);
   });
 
+  it('shows messages that were sent during an answer without their envelope, and undoes them', async () => {
+    const late = held('First.', '');
+    turns = [late.turn, reply('Late one too.'), reply('Held one too.')];
+    const terminal = await chat('late');
+    terminal.enter('Go.');
+    await terminal.shows('First.');
+    terminal.enter('And then?');
+    await terminal.shows('queued: And then?');
+    late.release();
+    await terminal.shows(/Late one too\.[^]*› Ask anything/);
+    terminal.enter('/tree');
+    await terminal.shows(/: And then\?/);
+    expect(terminal.screen()).not.toContain('<delivery');
+    terminal.press('C-d');
+    await terminal.ended(0);
+    const threadId = await newest();
+    await lab.rye().deliveries.send(threadId, 'Held.');
+    await lab.rye().recovery.resume({ threadId });
+    expect(textsOf(bodies.at(-1))).toContain('Held.');
+    expect(textsOf(bodies.at(-1))).not.toContain('This thread continues');
+    const again = await chat('late-2', '--continue');
+    expect(again.screen()).toMatch(/› Held\.\n\n +Held one too\./);
+    again.enter('/undo');
+    await again.shows(/─\n› Held\./);
+    again.press('C-c');
+    again.enter('/undo');
+    await again.shows(/─\n› And then\?/);
+    again.press('C-c');
+    again.press('C-d');
+    await again.ended(0);
+  });
+
   it('runs every command, and sends no misspelt one', async () => {
     const terminal = await chat('commands');
     terminal.enter('/cost');
@@ -182,6 +214,47 @@ describe('rye chat on a terminal', () => {
     await terminal.shows(`answer ${before + 1}`);
     expect(textsOf(bodies.at(-1))).not.toContain('First.');
     terminal.enter('/quit');
+    await terminal.ended(0);
+  });
+
+  it('refuses wrong arguments of a command and keeps the conversation', async () => {
+    const terminal = await chat('wrong');
+    for (const [line, words] of [
+      ['/tree', 'the conversation has not started yet'],
+      ['/undo', 'the conversation has not started yet'],
+      ['/model nope', 'nope'],
+      ['/model claude-haiku-5-5', 'the next message uses claude-haiku-5-5'],
+      ['/budget lots', '/budget expects an amount in USD, got "lots"'],
+    ] as const) {
+      terminal.enter(line);
+      await terminal.shows(words);
+    }
+    terminal.enter('Still there?');
+    await terminal.shows('answer 1');
+    for (const [line, words] of [
+      ['/undo everything', '/undo has no argument "everything"'],
+      ['/tree zzzz', 'zzzz'],
+      ['/model nope', 'nope'],
+    ] as const) {
+      terminal.enter(line);
+      await terminal.shows(words);
+      await terminal.shows(/\[[a-z_]+\]\n/);
+    }
+    expect(bodies).toHaveLength(1);
+    terminal.press('C-d');
+    await terminal.ended(0);
+  });
+
+  it('takes a paste of 5,000 lines and wide characters as one message', async () => {
+    const terminal = await chat('paste');
+    const lines = Array.from({ length: 5000 }, (_, at) => `行 ${at} 日本語 🙂`);
+    terminal.paste(lines.join('\n'));
+    await terminal.shows('行 4999 日本語');
+    terminal.press('Enter');
+    await terminal.shows('answer 1');
+    expect(textsOf(bodies[0])).toContain(String.raw`行 0 日本語 🙂\n行 1 日本語`);
+    expect(textsOf(bodies[0])).toContain('行 4999 日本語 🙂');
+    terminal.press('C-d');
     await terminal.ended(0);
   });
 
@@ -261,6 +334,30 @@ describe('rye chat on a terminal', () => {
     await terminal.ended(0);
   });
 
+  it('undoes a file that was changed since only with /undo force', async () => {
+    const file = path.join(lab.project, 'forced.txt');
+    const write = { path: 'forced.txt', content: 'by the model' };
+    turns = [
+      reply('Ready.'),
+      calls(toolUse('rye_file_system_write', write, 'toolu_1')),
+      reply('Written.'),
+    ];
+    const terminal = await chat('forced', 'note');
+    await terminal.shows('Ready.');
+    terminal.enter('Write it.');
+    await terminal.shows('Written.');
+    writeFileSync(file, 'by a person');
+    terminal.enter('/undo');
+    await terminal.shows('/undo force');
+    expect(readFileSync(file, 'utf8')).toBe('by a person');
+    terminal.enter('/undo force');
+    await terminal.shows('went back to before your last message');
+    expect(existsSync(file)).toBe(false);
+    terminal.press('C-c');
+    terminal.press('C-d');
+    await terminal.ended(0);
+  });
+
   it('refuses a thread that another chat has open', async () => {
     const first = await chat('one', '--thread-id both');
     first.enter('Mine.');
@@ -299,7 +396,7 @@ describe('the picker', () => {
     terminal.type('walr');
     await terminal.lacks('✓ wombat');
     terminal.press('Enter');
-    await terminal.shows(/status +completed[^]*exit=0/);
+    await terminal.shows(/status +✓ completed[^]*exit=0/);
     expect(terminal.screen()).toContain('walrus');
     terminal.run(`${program} verify thread`);
     await terminal.shows('▸ ✓ wombat');

@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, truncateSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { openRye } from '../../../src/app/open-rye.ts';
@@ -58,11 +58,15 @@ describe('rye ask', () => {
     mkdirSync(path.join(lab.project, 'folder'), { recursive: true });
     writeFileSync(path.join(lab.project, 'binary'), Buffer.from([0, 255, 1]));
     writeFileSync(path.join(lab.project, 'large.txt'), 'x'.repeat(256 * 1024 + 1));
+    // sparse: a file that is read whole would take this much memory
+    writeFileSync(path.join(lab.project, 'huge'), '');
+    truncateSync(path.join(lab.project, 'huge'), 8 * 1024 ** 3);
     for (const [file, words] of [
       ['nope.txt', 'file not found: nope.txt'],
       ['binary', 'binary is not UTF-8 text'],
       ['large.txt', 'large.txt: the context is above 262144 bytes'],
-      ['folder', 'EISDIR'],
+      ['folder', 'folder is a folder'],
+      ['huge', 'huge: the context is above'],
     ] as const) {
       const { code, out, err } = await rye(['ask', 'What?', file]);
       expect([code, out], file).toEqual([file === 'nope.txt' ? 6 : 2, '']);

@@ -93,6 +93,7 @@ describe('rye chat without a terminal', () => {
     for (const [args, before] of [
       [['--continue'], 'First'],
       [['--thread', 'talk-a'], 'First'],
+      [['--resume', 'talk-a'], 'First'],
       [['@'], 'Between?'],
       [['--last'], 'Between?'],
     ] as const) {

@@ -147,7 +147,9 @@ describe('output', () => {
     await runHello(['-o', 'result.txt']);
     await runHello(['-o', 'result.json', '--json']);
     expect(readFileSync(path.join(folder, 'result.txt'), 'utf8')).toBe('Hello, Ada.\n');
-    expect(JSON.parse(readFileSync(path.join(folder, 'result.json'), 'utf8'))).toEqual(COMPLETED);
+    expect(JSON.parse(readFileSync(path.join(folder, 'result.json'), 'utf8'))).toMatchObject(
+      COMPLETED,
+    );
   });
 
   it('writes the same to the file and to stdout', async () => {
@@ -172,7 +174,7 @@ describe('exit status', () => {
     ['a limit', LIMITED, 5],
     ['cancelled', { ...LIMITED, status: 'cancelled' }, 130],
     ['provider failure', { ...LIMITED, error: { code: 'provider_auth', message: 'bad key' } }, 7],
-    ['suspended', { ...COMPLETED, success: false, status: 'suspended' }, 1],
+    ['suspended', { ...COMPLETED, success: false, status: 'suspended' }, 8],
   ])('%s', async (_, result, expected) => {
     const { code, io } = await runHello([], result);
     expect(code).toBe(expected);

@@ -64,7 +64,7 @@ describe('list', () => {
 
   it('cuts lines on a terminal only', async () => {
     const [, io] = await rye(['list', 'directive'], { list }, { stdoutIsTty: true, columns: 40 });
-    expect(io.out().split('\n')[1]).toBe('hello  project  1.0.0    signed     Say…');
+    expect(io.out().split('\n')[1]).toBe('hello  signed     Says hello in red');
   });
 
   it('is a document with --json', async () => {

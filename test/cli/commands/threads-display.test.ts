@@ -49,9 +49,9 @@ describe('threads tree --watch', () => {
     const { code, io } = await rye(watch, { rye: films(SMALL, DONE), stdoutIsTty: true });
     expect(io.out()).toBe(
       [
-        'running t (1m 00s, $0.00)\n└─ running k (1m 00s, $0.00)\n',
-        erased(2),
-        'completed t (0ms, $0.00)\n└─ completed k (0ms, $0.00)\n',
+        '● t  0/1  1m 00s  $0.00  1m ago\n└─ ● job  1m 00s  $0.00  k\n0/1 done · 1 running · $0.00\n',
+        erased(3),
+        '✓ t  1/1  0ms  $0.00  1m ago\n└─ ✓ job  0ms  $0.00  k\n1/1 done · $0.00\n',
       ].join(''),
     );
     expect(code).toBe(0);
@@ -71,21 +71,25 @@ describe('threads tree --watch', () => {
       stdoutIsTty: true,
       rows: 10,
     });
-    const [live = '', whole = ''] = io.out().split(erased(4));
+    const [live = '', whole = ''] = io.out().split(erased(5));
     expect(live.trimEnd().split('\n')).toEqual([
-      'running t (1m 00s, $0.00)',
-      '├─ 38 completed ($0.00)',
-      '├─ running k38 (1m 00s, $0.00)',
-      '└─ running k39 (1m 00s, $0.00)',
+      '● t  38/40  1m 00s  $0.00  1m ago',
+      '├─ 38 completed  $0.00',
+      '├─ ● job  1m 00s  $0.00  k38',
+      '└─ ● job  1m 00s  $0.00  k39',
+      '38/40 done · 2 running · $0.00',
     ]);
     // folded once more when all but the root has ended, then whole
-    expect(whole.split(`${ESCAPE}[0J`).at(-1)?.trimEnd().split('\n')).toHaveLength(41);
+    expect(whole.split(`${ESCAPE}[0J`).at(-1)?.trimEnd().split('\n')).toHaveLength(42);
   });
 
   it('prints again where there is no terminal, without a clock that ticks', async () => {
     const { io } = await rye(watch, { rye: films(SMALL, DONE) });
     expect(io.out()).toBe(
-      'running t ($0.00)\n└─ running k ($0.00)\ncompleted t (0ms, $0.00)\n└─ completed k (0ms, $0.00)\n',
+      [
+        '● t  0/1  $0.00  running\n└─ ● job  $0.00  running  k\n0/1 done · 1 running · $0.00\n',
+        '✓ t  1/1  0ms  $0.00  completed\n└─ ✓ job  0ms  $0.00  completed  k\n1/1 done · $0.00\n',
+      ].join(''),
     );
   });
 

@@ -53,6 +53,17 @@ describe('the list of threads', () => {
     expect(lines.at(-1)).toMatch(/^3 threads \(1 shown\) · \$/);
   });
 
+  it('shows labels where there is room, cut and on one line', () => {
+    const kid = thread('kid-7f3k', {
+      directive: 'team/kid',
+      label: `kid a\u001b[2J.md ${'x'.repeat(60)}`,
+    });
+    expect(table(120, [kid])[0]).toMatch(/^THREAD +LABEL +STATUS/);
+    expect(table(120, [kid])[1]).toMatch(/^kid-7f3k {2}a\.md x{26}… {2}completed/);
+    expect(table(80, [kid])[0]).toMatch(/^THREAD +STATUS/);
+    expect(table(120, [thread('root')])[0]).toMatch(/^THREAD +STATUS/);
+  });
+
   it.each([20, 60, 100, 200])('fits its rows into %i columns', (columns) => {
     const lines = table(columns, [thread('fan-7f3k', { result: 'long result '.repeat(40) })]);
     for (const line of lines.slice(0, -1)) expect(line.length).toBeLessThanOrEqual(columns);

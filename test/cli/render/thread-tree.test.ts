@@ -1,6 +1,7 @@
 import picocolors from 'picocolors';
 import { describe, expect, it } from 'vitest';
 import { drawThreadTree } from '../../../src/cli/render/thread-tree.ts';
+import { treeProgress } from '../../../src/cli/render/tree-progress.ts';
 import { NO_COST } from '../../../src/core/usage.ts';
 import { NOON, node, record } from '../thread-nodes.ts';
 
@@ -20,33 +21,90 @@ const FAMILY = [
 ];
 
 describe('the tree of threads', () => {
-  it('shows the status, time, spend and error of each thread', () => {
+  it('shows the mark, time, spend and error of each thread, and names state and ID where nothing is cut', () => {
     expect(drawThreadTree(FAMILY, { ...plain, now: NOON })).toEqual([
-      'running top (2 turns, 1m 00s, $0.0100, $0.0350 with all below)',
-      '├─ completed a (2 turns, 4.3s, $0.0200, $0.0250 with all below) ↪ handed off to d',
-      '│  └─ completed a1 (2 turns, 4.3s, $0.0050)',
-      '├─ error b (0ms, $0.00) its process died [thread_crashed]',
-      '└─ queued c (1m 00s, $0.00)',
+      '● top  1m 00s  $0.0350  running  own $0.0100',
+      '├─ ✓ job  4.3s    $0.0250  completed  own $0.0200  a  ↪ handed off to d',
+      '│  └─ ✓ job  4.3s  $0.0050  completed  a1',
+      '├─ ✗ job  0ms     $0.00    error  b  its process died [thread_crashed]',
+      '└─ ○ job  1m 00s  $0.00    queued  c',
+    ]);
+  });
+
+  it('shows what each child works on, by its inputs or its own label', () => {
+    const children = [
+      { ...record('a', 'completed', spent(0.0004)), label: 'job docs20/f01.txt' },
+      { ...record('b', 'suspended'), label: 'the second \u001b[31mfile' },
+      { ...record('c', 'cancelled'), label: 'job' },
+    ].map((child) => node(child));
+    const family = [node(record('top', 'running'), ...children)];
+    expect(drawThreadTree(family, { ...plain, columns: 60 })).toEqual([
+      '● top  $0.0004  own $0.00',
+      '├─ ✓ job  docs20/f01.txt   4.3s  $0.0004',
+      '├─ ‖ job  the second file  0ms   $0.00    suspended',
+      '└─ ■ job                   0ms   $0.00    cancelled',
+    ]);
+    expect(drawThreadTree(family, { ...plain, columns: 36 })[1]).toBe(
+      '├─ ✓ job  docs20/f01…  4.3s  $0.0004',
+    );
+  });
+
+  it('shows a thread whose process died as crashed', () => {
+    const crashed = { ...record('top', 'running'), process_gone: true as const };
+    expect(drawThreadTree([node(crashed)], { ...plain, columns: 60 })).toEqual([
+      '✗ top  $0.00  crashed',
+    ]);
+  });
+
+  it('lists roots in one line each, with the children of the newest and of those that run', () => {
+    const failed = record('b', 'error', { error: { code: 'provider_rejected', message: 'long' } });
+    const old = node(
+      record('old', 'running'),
+      node(record('c', 'completed')),
+      node(record('d', 'running')),
+    );
+    const roots = [node(record('new', 'completed'), node(failed)), old];
+    expect(drawThreadTree(roots, { ...plain, columns: 60, now: NOON, isList: true })).toEqual([
+      '✓ new  0/1  0ms     $0.00  1m ago',
+      '└─ ✗ job  0ms  $0.00  [provider_rejected]',
+      '● old  1/2  1m 00s  $0.00  1m ago',
+      '└─ ● job  1m 00s  $0.00',
     ]);
   });
 
   it('folds what has ended where the screen is too low, then leaves lines out', () => {
     expect(drawThreadTree(FAMILY, { ...plain, rows: 4 })).toEqual([
-      'running top (2 turns, $0.0100, $0.0350 with all below)',
-      '├─ 1 completed, 1 error ($0.0250)',
-      '└─ queued c ($0.00)',
+      '● top  $0.0350  running  own $0.0100',
+      '├─ 1 completed, 1 error  $0.0250',
+      '└─ ○ job  $0.00  queued  c',
     ]);
     expect(drawThreadTree(FAMILY, { ...plain, rows: 2 })).toEqual([
-      'running top (2 turns, $0.0100, $0.0350 with all below)',
+      '● top  $0.0350  running  own $0.0100',
       '… 2 more lines',
     ]);
   });
 
-  it('cuts lines to the width and colors the status alone', () => {
+  it('cuts lines to the width, and colors marks and words alone', () => {
     const colors = picocolors.createColors(true);
-    const [first, second] = drawThreadTree(FAMILY, { colors, columns: 18 });
-    expect(first).toBe(`${colors.cyan('running')} top (2 tu…`);
-    expect(second).toBe(`├─ ${colors.green('completed')} a (2…`);
-    expect(drawThreadTree(FAMILY, { colors, columns: 8 })[1]).toBe('├─ comp…');
+    const [first, second] = drawThreadTree(FAMILY, { colors, columns: 12 });
+    expect(first).toBe(`${colors.cyan('●')} top  $0.0…\u001b[0m`);
+    expect(second).toMatch(/^├─ \S+✓\S+ job {2}\S+4…/);
+    for (const columns of [1, 8, 20, 60, 200]) {
+      for (const line of drawThreadTree(FAMILY, { ...plain, columns })) {
+        expect(line.length).toBeLessThanOrEqual(columns);
+      }
+    }
+  });
+});
+
+describe('the progress of a tree', () => {
+  it.each([
+    [FAMILY, '4/5 done (1 failed) · 1 queued · $0.04'],
+    [
+      [node(record('t', 'running')), node(record('k', 'completed'))],
+      '1/2 done · 1 running · $0.00',
+    ],
+  ])('counts the threads below the roots, or roots alone', (nodes, text) => {
+    expect(treeProgress(nodes)).toBe(text);
   });
 });

@@ -1,0 +1,148 @@
+import type { Rye } from '../../app/api/rye.ts';
+import type { LogMark, ThreadTreeNode } from '../../app/api/threads.ts';
+import { EXIT, type ExitCode } from '../../core/errors.ts';
+import { isFinal } from '../../core/thread.ts';
+import { type Context, defineCommand, flag, integer, optionalArgument } from '../command.ts';
+import { canRedraw } from '../io.ts';
+import { colorsOf, printLine, printLines, printResult } from '../output.ts';
+import { markMembers, warnUnverified } from '../render/log-line.ts';
+import { drawThreadTree, type TreeStyle } from '../render/thread-tree.ts';
+import { treeProgress } from '../render/tree-progress.ts';
+import { withRye } from '../session.ts';
+import { eraseLines } from '../terminal-text.ts';
+
+const DEFAULT_ROOTS = 20;
+/** Maximum logs that one `rye threads tree` verifies. */
+const MAX_MARKED = 50;
+
+export const tree = defineCommand({
+  details:
+    'Without an ID: the newest threads, one line each, with the children of the last one and all that run. ✓ completed, ✗ failed, ● running, ○ queued, ‖ suspended, ■ cancelled.',
+  arguments: { id: optionalArgument('Only this thread and its descendants') },
+  options: {
+    watch: flag('Redraw at each change until the thread has ended, or without an ID all threads', {
+      short: 'w',
+    }),
+    limit: integer('N', 'At most N roots (default: 20)'),
+  },
+  examples: ['rye threads tree', 'rye threads tree 7f3k --watch'],
+  run: async (call) =>
+    await withRye(call, async (rye) => {
+      const { args, options, io } = call;
+      const read = await reader(rye, args.id, options.limit ?? DEFAULT_ROOTS);
+      const style = { ...styleOf(call), isList: args.id === undefined };
+      if (options.watch) return await watch(call, rye, { read, style });
+      const threads = await read();
+      const marked = await unverifiedIn(rye, threads);
+      for (const { mark } of marked) warnUnverified(mark, io);
+      const unverified = marked.map(({ id: thread_id, mark }) => ({
+        thread_id,
+        ...markMembers(mark),
+      }));
+      return printResult(call, { threads, total: threads.length, unverified }, () =>
+        drawThreadTree(threads, { ...style, now: io.now() }),
+      );
+    }),
+});
+
+/** Returns a function that reads the newest roots, or the threads of a session, also those that it is handed off to later. */
+async function reader(
+  rye: Rye,
+  idPart: string | undefined,
+  limit: number,
+): Promise<() => Promise<readonly ThreadTreeNode[]>> {
+  if (idPart === undefined) return async () => (await rye.children.tree()).slice(0, limit);
+  let ids = await sessionIds(rye, idPart);
+  const nodes = async (): Promise<readonly ThreadTreeNode[]> =>
+    (await Promise.all(ids.map(async (id) => await rye.children.tree(id)))).flat();
+  return async () => {
+    const found = await nodes();
+    const next = found.at(-1)?.thread.continuation_thread_id ?? null;
+    if (next === null) return found;
+    ids = await sessionIds(rye, next);
+    return await nodes();
+  };
+}
+
+/** Returns the threads of a session, by the id of any. */
+async function sessionIds({ threads }: Rye, idPart: string): Promise<readonly string[]> {
+  const { chain } = await threads.show(await threads.resolveId(idPart));
+  return chain.map(({ thread_id: id }) => id);
+}
+
+/** Returns the threads of a tree whose logs fail verification. Checks only the first {@link MAX_MARKED}. */
+async function unverifiedIn(
+  rye: Rye,
+  threads: readonly ThreadTreeNode[],
+): Promise<readonly { readonly id: string; readonly mark: LogMark }[]> {
+  const found = [];
+  for (const id of idsIn(threads).slice(0, MAX_MARKED)) {
+    const mark = await rye.threads.mark(id);
+    if (mark.verified === false) found.push({ id, mark });
+  }
+  return found;
+}
+
+function idsIn(nodes: readonly ThreadTreeNode[]): readonly string[] {
+  return nodes.flatMap(({ thread, children }) => [thread.thread_id, ...idsIn(children)]);
+}
+
+function styleOf(context: Context): TreeStyle {
+  const { stdout } = context.io;
+  return {
+    colors: colorsOf(stdout, context),
+    ...(stdout.isTty ? { columns: stdout.columns - 1 } : {}),
+  };
+}
+
+interface Watched {
+  readonly read: () => Promise<readonly ThreadTreeNode[]>;
+  readonly style: TreeStyle;
+}
+
+/**
+ * Redraws at each change until the roots have ended: in place on a terminal if it fits the screen, else below, with
+ * `--json` one line each. The last drawing is complete.
+ */
+async function watch(context: Context, rye: Rye, { read, style }: Watched): Promise<ExitCode> {
+  const { io, global } = context;
+  const cancelled = io.cancellation();
+  const signal = AbortSignal.any([cancelled, io.outputClosed]);
+  const inPlace = canRedraw(io.stdout, io.env) && !global.json;
+  let drawn: readonly string[] = [];
+  let threads: readonly ThreadTreeNode[] = [];
+  const linesNow = (isLast: boolean): readonly string[] => {
+    if (global.json) return [JSON.stringify({ success: true, threads, total: threads.length })];
+    // the size of now: the terminal may have been resized
+    const size = inPlace ? { columns: io.stdout.columns - 1, now: io.now() } : {};
+    const rows = inPlace && !isLast ? { rows: io.stdout.rows - 2 } : {};
+    const lines = drawThreadTree(threads, { ...style, ...size, ...rows });
+    return [...lines, style.colors.bold(treeProgress(threads))];
+  };
+  const draw = async (isLast = false): Promise<void> => {
+    threads = await read();
+    const lines = linesNow(isLast);
+    if (lines.join('\n') === drawn.join('\n')) return;
+    if (inPlace) io.stdout.write(eraseLines(drawn.length));
+    printLines(io, lines);
+    drawn = lines;
+  };
+  await draw();
+  for (let open = openIn(threads); open.length > 0 && !signal.aborted; open = openIn(threads)) {
+    await rye.children.wait(open, { any: true, signal, onLook: async () => await draw() });
+    await draw();
+  }
+  await draw(true);
+  const [first] = threads;
+  if (inPlace && first !== undefined && !style.isList && !signal.aborted) {
+    printLine(io, style.colors.dim(`open: rye threads open ${first.thread.thread_id}`));
+  }
+  return cancelled.aborted ? EXIT.cancelled : EXIT.ok;
+}
+
+/** Returns the roots to watch. Suspended threads are not among them: they wait for a person. */
+function openIn(nodes: readonly ThreadTreeNode[]): readonly string[] {
+  return nodes.flatMap(({ thread }) =>
+    isFinal(thread.status) || thread.status === 'suspended' ? [] : [thread.thread_id],
+  );
+}

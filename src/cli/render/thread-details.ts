@@ -1,0 +1,219 @@
+import type { ListedApproval } from '../../app/api/approvals.ts';
+import type { ThreadDetails, UnverifiedPart } from '../../app/api/threads.ts';
+import type { ActiveTurn, Delivery } from '../../core/delivery.ts';
+import { describeChanges } from '../../core/isolation.ts';
+import { LIMIT_NAMES, type LimitName } from '../../core/limits.ts';
+import { type CostedThread, isActive, isFinal, type ThreadRecord } from '../../core/thread.ts';
+import {
+  addFamilyCost,
+  formatCost,
+  formatSeconds,
+  formatTokens,
+  formatUsd,
+  totalTokens,
+} from '../../core/usage.ts';
+import type { Io } from '../io.ts';
+import { displayPath, resultText } from '../output.ts';
+import { type Colors, neutralize, oneLine, truncate } from '../terminal-text.ts';
+import { stateMark, stateWord, workOf } from './status-mark.ts';
+import { formatAge } from './thread-list.ts';
+import { siblingLines } from './thread-tree.ts';
+
+interface ShownThread extends ThreadDetails {
+  /** Requests that wait for a decision. */
+  readonly requests: readonly ListedApproval[];
+}
+
+interface DetailStyle {
+  readonly colors: Colors;
+  /** Milliseconds since 1970. */
+  readonly now: number;
+  /** Columns of the terminal; absent: nothing is cut. */
+  readonly columns?: number;
+}
+
+type Fact = readonly [name: string, value: string | null];
+
+/** Describes a thread for people: its state first, the result and the next command last. */
+export function threadLines(shown: ShownThread, style: DetailStyle, io: Io): readonly string[] {
+  const { thread, chain, paths } = shown;
+  const { colors, columns } = style;
+  // a thread that was handed off has no result; the session has
+  const result = resultText(chain.at(-1) ?? thread);
+  const facts: readonly Fact[] = [
+    ['directive', thread.directive],
+    ['label', workOf(thread) || null],
+    ['model', modelOf(shown)],
+    ['created', `${thread.created_at} (${formatAge(thread.created_at, style.now)})`],
+    ['completed', thread.completed_at],
+    ['time', timeOf(thread, style.now)],
+    ['cost', costOf(thread)],
+    ...limitFacts(shown),
+    ['changes', changesOf(shown)],
+    ['imported', describeOrigin(shown.document?.imported_from)],
+    ['active turn', describeTurn(shown.active_turn)],
+    ['parent', thread.parent_id],
+    ['error', thread.error === null ? null : `${thread.error.message} [${thread.error.code}]`],
+    ['hint', thread.error?.hint ?? null],
+    ['chain', chain.length > 1 ? chain.map(({ thread_id }) => thread_id).join(' → ') : null],
+    ['session', describeSession(chain)],
+    ['files', displayPath(paths.thread, io)],
+    ['transcript', displayPath(paths.transcript, io)],
+    ['knowledge', displayPath(paths.knowledge, io)],
+    ...shown.requests.map((request): Fact => ['approval', describeRequest(request)]),
+  ];
+  return [
+    field('thread', thread.thread_id),
+    statusLine(shown, style),
+    ...facts.flatMap(([name, value]) => (value === null ? [] : [field(name, value)])),
+    ...shown.unverified.map((part) => describeUnverified(thread, part)),
+    ...childLines(shown, style),
+    ...shown.deliveries.map(describeDelivery),
+    ...(result === '' ? [] : ['', neutralize(result).trimEnd()]),
+    ...(columns === undefined ? [] : ['', colors.dim(truncate(nextCommand(shown), columns))]),
+  ];
+}
+
+/** Formats the state, on a terminal with its mark. */
+function statusLine(
+  { thread, explanation }: ShownThread,
+  { colors, columns }: DetailStyle,
+): string {
+  const isGone = isActive(thread.status) && explanation?.startsWith('crashed') === true;
+  const state = isGone ? { ...thread, process_gone: true as const } : thread;
+  const { mark, paint } = stateMark(state, colors);
+  const sign = columns === undefined ? '' : `${mark} `;
+  const why = explanation === null ? '' : ` (${oneLine(explanation)})`;
+  return `${field('status', '')}${paint(`${sign}${thread.status}`)}${why}`;
+}
+
+function modelOf({ thread, document }: ShownThread): string | null {
+  if (thread.model === null || thread.model === '') return null;
+  return document === null ? thread.model : `${document.provider}/${thread.model}`;
+}
+
+function timeOf({ status, cost, created_at: created }: ThreadRecord, now: number): string {
+  const seconds = isActive(status) ? Math.max(0, now - Date.parse(created)) / 1000 : undefined;
+  return formatSeconds(seconds ?? cost.elapsed_seconds);
+}
+
+/** Formats the own cost, and that of the whole family if children cost something. */
+function costOf({ cost }: CostedThread): string {
+  if (cost.total.spend === cost.spend) return formatCost(cost);
+  const { own, total } = cost;
+  const part = ({ turns, tokens, spend }: typeof own): string =>
+    `${formatUsd(spend)}, ${turns} turn${turns === 1 ? '' : 's'}, ${formatTokens(tokens)} tokens`;
+  return `${part(total)} in all; own ${part(own)}`;
+}
+
+/** Formats each limit with what is used and left of it. */
+function limitFacts({ thread, document }: ShownThread): readonly Fact[] {
+  if (document === null) return [];
+  const { cost } = thread;
+  const used: Readonly<Partial<Record<LimitName, number>>> = {
+    turns: cost.turns,
+    tokens: totalTokens(cost),
+    spend: cost.total.spend,
+    duration_seconds: cost.elapsed_seconds,
+    spawns: thread.spawn_count,
+  };
+  return LIMIT_NAMES.flatMap((name, at): readonly Fact[] => {
+    const [limit, spent] = [document.limits[name], used[name]];
+    const heading = at === 0 ? 'limits' : '';
+    if (spent === undefined) return [[heading, `${name} ${limit}`]];
+    const format = FORMATS[name] ?? String;
+    const left = format(Math.max(0, limit - spent));
+    return [[heading, `${name} ${format(spent)} of ${format(limit)}, ${left} left`]];
+  });
+}
+
+const FORMATS: Readonly<Partial<Record<LimitName, (value: number) => string>>> = {
+  tokens: formatTokens,
+  spend: formatUsd,
+  duration_seconds: formatSeconds,
+};
+
+function describeRequest({ id, tool, preview }: ListedApproval): string {
+  return oneLine(`${id}  ${tool}  ${preview.title}: rye approve ${id}`);
+}
+
+/** Counts the children by state, then shows each in one line. */
+function childLines({ children }: ShownThread, style: DetailStyle): readonly string[] {
+  if (children.length === 0) return [];
+  const counts = new Map<string, number>();
+  for (const child of children) {
+    const word = stateWord(child);
+    counts.set(word, (counts.get(word) ?? 0) + 1);
+  }
+  const states = [...counts].map(([word, count]) => `${count} ${word}`).join(', ');
+  return [
+    field('children', states),
+    ...siblingLines(children, { ...style, indent: 2 }).map((line) => `  ${line}`),
+  ];
+}
+
+/** Returns the command that a person needs next. */
+function nextCommand({ thread, explanation, requests }: ShownThread): string {
+  const { thread_id: id, status, continuation_thread_id: successor } = thread;
+  const [request] = requests;
+  if (request) return `approve: rye approve ${request.id}    deny: rye deny ${request.id}`;
+  if (status === 'continued') return `continued: rye threads show ${successor ?? id}`;
+  if (isActive(status) && explanation === null) {
+    return `watch: rye attach ${id}    cancel: rye threads cancel ${id}`;
+  }
+  return status === 'completed'
+    ? `open: rye threads open ${id}    resume: rye threads resume ${id}`
+    : `resume: rye threads resume ${id}    open: rye threads open ${id}`;
+}
+
+/** Formats the state and the costs of a chain. */
+function describeSession(chain: readonly CostedThread[]): string | null {
+  const last = chain.at(-1);
+  if (!last || chain.length === 1) return null;
+  const cost = chain.map((link) => link.cost).reduce(addFamilyCost);
+  return `${last.status}, ${formatCost(cost)} in ${chain.length} threads`;
+}
+
+/** Formats the changes in the worktree of an isolated thread. */
+function changesOf({ document, thread }: ThreadDetails): string | null {
+  const { changes } = document ?? {};
+  if (!changes || !isFinal(thread.status)) return null;
+  return describeChanges(changes) || 'none in its worktree';
+}
+
+/** Formats the session that a thread was imported from. Its cost is no part of the thread's own. */
+function describeOrigin(origin: Origin | undefined): string | null {
+  if (!origin) return null;
+  const { format, file, title, started_at: start, ended_at: end, cost } = origin;
+  return [
+    `${format} session ${file}${title === undefined ? '' : ` (${title})`}`,
+    ...(start === undefined ? [] : [`${start} to ${end ?? start}`]),
+    ...(cost ? [formatCost(cost)] : []),
+  ].join(', ');
+}
+
+type Origin = NonNullable<NonNullable<ThreadDetails['document']>['imported_from']>;
+
+function field(name: string, value: string): string {
+  return `${name.padEnd(11)} ${oneLine(value)}`;
+}
+
+function describeUnverified({ thread_id: id }: ThreadRecord, part: UnverifiedPart): string {
+  const { bytes, file } = part;
+  return field(
+    'unverified',
+    `${bytes} bytes in ${oneLine(file)}: rye threads logs ${id} --unverified`,
+  );
+}
+
+/** Formats what decides whether a message can steer the active turn. After `valid until` it is unknown. */
+function describeTurn(turn: ActiveTurn | null): string | null {
+  if (turn === null) return null;
+  const { active_run_id: id, active_run_kind: kind, risk_class: risk, steerable } = turn;
+  const can = steerable === true && risk === 'read_only_low_risk' ? 'steerable' : 'not steerable';
+  return `${id} ${kind}, ${risk}, ${can}, epoch ${turn.epoch}, observed ${turn.observed_at}, valid until ${turn.valid_until}`;
+}
+
+function describeDelivery({ seq, kind, source, state }: Delivery): string {
+  return field('message', `${seq} ${kind} from ${oneLine(source)} ${state}`);
+}
