@@ -27,7 +27,7 @@ const OPENING = [
 ];
 const SIGNING = [
   "export { generateKeyPair, readPrivateKey } from './src/trust/keys.ts';",
-  "export { payloadSigner, payloadVerifier } from './src/trust/signature.ts';",
+  "export { payloadSigner, payloadVerifier } from './src/trust/payloads.ts';",
 ];
 
 /** The rooms under test as one file, so that a child loads nothing else. */

@@ -4,15 +4,18 @@ import process from 'node:process';
 
 const BENCHMARKS = [
   'children',
+  'cli-turns',
   'cold-start',
   'deltas',
   'durable-turn',
+  'first-hour',
   'log-scale',
   'past-threads',
   'prepare',
   'search',
   'stream-rules',
   'threads',
+  'verify',
 ];
 
 const names = process.argv.slice(2);

@@ -14,6 +14,7 @@ import {
   row,
   startServer,
   TURN_DIRECTIVE,
+  verdict,
 } from './harness.mjs';
 
 const WARM_UP = 15;
@@ -21,7 +22,8 @@ const THREADS = 40;
 const AT_ONCE = 64;
 const TURNS = 10;
 const DELAY_MS = 200;
-const ROUNDS = 3;
+const ROUNDS = 9;
+const TARGETS = { thread: 12, rate: 220, p99: 40 };
 
 const TOOLS_DIRECTIVE = [
   '```xml',
@@ -92,8 +94,9 @@ export async function run() {
     const costs = [];
     for (let at = 0; at < WARM_UP + THREADS; at += 1) costs.push(await oneTurn(rye));
     rye.close();
-    row('threads in one process', 'CPU');
-    row('  a warm thread of one turn', ms(median(costs.slice(WARM_UP))));
+    const thread = median(costs.slice(WARM_UP));
+    row('threads in one process', 'CPU', 'target');
+    row('  a warm thread of one turn', ms(thread), verdict(thread, TARGETS.thread, ms));
     const busy = open(workspace, slow.url);
     const threads = async () => {
       const { error } = await busy.threads.execute({
@@ -113,6 +116,7 @@ export async function run() {
       'turns/s of 320',
       'loop delay p99',
       'CPU a turn',
+      'target',
     );
     for (const [name, taken] of Object.entries(rounds)) {
       const typical = (read) => median(taken.map(read));
@@ -121,6 +125,7 @@ export async function run() {
         typical(({ rate }) => rate).toFixed(0),
         ms(typical(({ p99 }) => p99)),
         ms(typical(({ cpu }) => cpu)),
+        name === 'bare' ? '' : `≥ ${TARGETS.rate}/s, ≤ ${TARGETS.p99} ms`,
       );
     }
   } finally {

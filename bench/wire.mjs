@@ -1,4 +1,5 @@
-// A provider on loopback that answers with one tool call in 50 pieces, or with text if the prompt has "Answer in one word.".
+// A provider on loopback that answers with one tool call in 50 pieces, or with text if the prompt has "Answer in one word."
+// or, after N results, "Call N times.".
 // Its argument is the delay of each answer in milliseconds. Prints its address.
 import { createServer } from 'node:http';
 import process from 'node:process';
@@ -19,8 +20,9 @@ function words() {
   ];
 }
 
-function call(id) {
-  const input = JSON.stringify({ path: './'.repeat(PIECES * 2) });
+function call(id, isVaried) {
+  // a run that makes the same call again and again is stopped
+  const input = JSON.stringify({ path: './'.repeat(PIECES * 2 - (isVaried ? id % 20 : 0)) });
   const size = Math.ceil(input.length / PIECES);
   const pieces = Array.from({ length: PIECES }, (_, at) => input.slice(at * size, (at + 1) * size));
   return [
@@ -59,7 +61,11 @@ let count = 0;
 
 function reply(asked, response) {
   count += 1;
-  const content = asked.includes('Answer in one word.') ? words() : call(count);
+  const [, times] = /Call (\d+) times\./.exec(asked) ?? [];
+  const results = asked.match(/"type":"tool_result"/g) ?? [];
+  const isOver = times !== undefined && results.length >= Number(times);
+  const isWords = isOver || asked.includes('Answer in one word.');
+  const content = isWords ? words() : call(count, times !== undefined);
   response.writeHead(200, { 'content-type': 'text/event-stream' });
   for (const piece of answer(count, content)) response.write(piece);
   response.end();
