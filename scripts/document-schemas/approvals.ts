@@ -55,6 +55,10 @@ export const approvalDocuments = {
         ...listed,
         missing: z.int().describe('Further approvers that are needed; 0: decided.'),
         resumed: z.boolean().describe('True if a process was started that resumes the thread.'),
+        awaits_owner: z
+          .literal(true)
+          .optional()
+          .describe('The thread runs under another key, whose owner resumes it.'),
       }),
     ),
     total: z.int(),

@@ -39,10 +39,10 @@ interface ChatDocument {
   readonly warnings?: ThreadResult['warnings'];
 }
 
-const worktreeChanges = z
+export const worktreeChanges = z
   .strictObject(
     membersOf<WorktreeChanges>()({
-      status: z.enum(['none', 'patch', 'merged', 'merge_conflict']),
+      status: z.enum(['none', 'patch', 'merged', 'merge_conflict', 'merge_interrupted']),
       base: z.string().describe('the commit that the worktree began at'),
       patch: z.string().nullable().describe('path relative to the project'),
       files: z.array(
@@ -55,6 +55,10 @@ const worktreeChanges = z
         .array(z.strictObject({ path: z.string(), reason: z.string() }))
         .optional()
         .describe('files that could not be merged; then none was'),
+      merged: z
+        .array(z.string())
+        .optional()
+        .describe('files that a merge had changed when its process died'),
     }),
   )
   .describe('With isolation: the changes in the worktree of the thread.');
@@ -135,6 +139,7 @@ export const runDocuments = {
       directive: z.string(),
       status: z.enum(['running', 'created']),
       pid: z.int().nullable(),
+      label: z.string().optional(),
     }),
   ),
   plan: closedDocument(

@@ -153,6 +153,10 @@ export const threadRecord = z.object(
     model: z.string().nullable(),
     cost: familyCost,
     label: z.string().optional(),
+    process_gone: z
+      .literal(true)
+      .optional()
+      .describe('Its process has ended without finishing it; `rye threads recover` does.'),
     spawn_count: z.int(),
     result: z.string().nullable(),
     outputs: anyObject.nullable(),

@@ -10,6 +10,7 @@ import type {
 import type { DeliveryAttempt, DeliveryDecision } from '../../src/core/delivery.ts';
 import type { KilledThread } from '../../src/threads/family/cancel.ts';
 import type { WaitReport } from '../../src/threads/family/wait.ts';
+import { worktreeChanges } from './runs.ts';
 import {
   activeTurn,
   anyObject,
@@ -124,15 +125,7 @@ export const threadDocuments = {
     },
   ),
   'threads-list': openDocument('rye threads list', 'The registry, newest first.', {
-    threads: z.array(
-      threadRecord.extend({
-        error: errorInfo.nullable(),
-        process_gone: z
-          .literal(true)
-          .optional()
-          .describe('Its process has ended without finishing it; `rye threads recover` does.'),
-      }),
-    ),
+    threads: z.array(threadRecord.extend({ error: errorInfo.nullable() })),
     total: z.int(),
     unlisted: z
       .array(z.string())
@@ -263,6 +256,8 @@ export const threadDocuments = {
           outputs: anyObject.optional(),
           error: errorInfo.optional(),
           cost: cost.optional(),
+          changes: worktreeChanges.optional(),
+          label: z.string().optional(),
         }),
       ),
     ),

@@ -6,7 +6,16 @@ import { parseArgs } from 'node:util';
 import { chance, closePlaces, failed, table } from './harness.mjs';
 import { openModel } from './model.mjs';
 
-const PARTS = ['kill', 'flips', 'forged', 'disk', 'signals', 'rollback', 'concurrency'];
+const PARTS = [
+  'kill',
+  'approvals',
+  'flips',
+  'forged',
+  'disk',
+  'signals',
+  'rollback',
+  'concurrency',
+];
 
 const { values } = parseArgs({
   options: {

@@ -47,9 +47,15 @@ test.each([
   ],
   [
     'two calls in turn',
-    12,
+    11,
     ({ index }: { readonly index: number }) =>
-      calls(toolUse('rye_core_greet', { who: index % 2 === 0 ? 'A' : 'B' }, `toolu_${index}`)),
+      calls(toolUse('rye_core_greet', { who: 'AB'.at(index % 2) ?? '' }, `toolu_${index}`)),
+  ],
+  [
+    'five calls in turn',
+    15,
+    ({ index }: { readonly index: number }) =>
+      calls(toolUse('rye_core_greet', { who: 'ABCDE'.at(index % 5) ?? '' }, `toolu_${index}`)),
   ],
 ])('%s ends as loop_detected after %i requests', async (_, count, script) => {
   const here = await workspace();

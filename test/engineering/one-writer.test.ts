@@ -28,6 +28,8 @@ const EXCEPTIONS: Readonly<Record<string, readonly string[]>> = {
   'app/rye-os/review.ts': ['writeFile'],
   // three versions of a text for git's own merge, in a private folder that is removed
   'app/git.ts': ['writeFileSync'],
+  // the text under edit, in a private folder that is removed
+  'cli/editor-program.ts': ['writeFileSync'],
   // the summary of a job, whose file is the runner's
   'cli/ci-report.ts': ['appendFileSync'],
   // one line into the open output of a background process

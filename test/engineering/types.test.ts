@@ -76,7 +76,8 @@ it('a strict program compiles against the types of the package as it is built', 
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const rye = path.join(folder, 'rye');
   mkdirSync(rye);
-  const emit = ['-p', 'tsconfig.build.json', '--emitDeclarationOnly', '--outDir'];
+  // `npm run check` checks the sources; the declarations are the same without it, in a third of the time
+  const emit = ['-p', 'tsconfig.build.json', '--emitDeclarationOnly', '--noCheck', '--outDir'];
   execFileSync(process.execPath, [TSC, ...emit, path.join(rye, 'dist')]);
   cpSync('package.json', path.join(rye, 'package.json'));
   symlinkSync(path.resolve('node_modules'), path.join(rye, 'node_modules'));

@@ -142,7 +142,7 @@ describe('a chain of three threads', () => {
       'thread_finished continued',
       'thread_finished completed',
     ]);
-    expect(tree).toMatch(new RegExp(`completed t1 .*↪ handed off to ${ids[2]}`));
+    expect(tree).toMatch(new RegExp(`✓ t1 .* completed .*↪ handed off to ${ids[2]}`));
     expect(search).toContain(ids[2]);
     const found = await rye.items.search('knowledge', 'Quokkas');
     expect(found.results.map(({ id }) => id)).toContain(`agent/threads/work/${ids[2]}`);

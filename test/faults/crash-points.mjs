@@ -26,11 +26,16 @@ function step(name) {
   if (copies !== null && isCopied(name))
     // by another process: one that closes a database's file loses its locks
     execFileSync('cp', ['-a', copies.from, `${copies.to}/${steps}`]);
-  if (role === kill.role && name === kill.step) passed += 1;
+  if (role === kill.role && isChosen(name)) passed += 1;
   if (kill.nth === undefined || passed < kill.nth) return;
   if (pidsFile !== undefined) appendFileSync(pidsFile, `dead ${process.pid}\n`);
   if (kill.all) killOthers();
   process.kill(process.pid, 'SIGKILL');
+}
+
+/** A step is chosen by its name, or by the beginning of it. */
+function isChosen(name) {
+  return kill.begins === undefined ? name === kill.step : name.startsWith(kill.begins);
 }
 
 function isCopied(name) {
@@ -122,7 +127,8 @@ Database.prototype.transaction = function (work) {
     immediate: (...values) => {
       const result = made.immediate(...values);
       // the method of the store whose transaction it is
-      const [, method = 'open'] = /Sqlite\w+\.(\w+)/.exec(new Error('where').stack) ?? [];
+      const [, method = 'open'] =
+        /\bSql(?:iteSearchIndex|[A-Z]\w*)\.(\w+)/.exec(new Error('where').stack) ?? [];
       if (!name.endsWith('index.db')) step(`commit ${path.basename(name)} ${method}`);
       return result;
     },

@@ -71,7 +71,12 @@ async function killed(...later: readonly WireTurn[]) {
 it('a thread that was killed finds its worktree again, and merges what it did before and after', async () => {
   const { world, rye } = await killed(edit('two', 'TWO'));
   expect((await rye.recovery.recover()).failures).toEqual([]);
-  expect(worktrees(world)).toHaveLength(1);
+  // what it did is kept as a patch, so that nothing is left for a person to clean up
+  expect(worktrees(world)).toEqual([]);
+  expect((await rye.threads.show('t')).document?.changes).toMatchObject({
+    status: 'patch',
+    files: [{ path: 'a.txt', change: 'modified' }],
+  });
   await expectLegal(world, rye);
   const result = await rye.recovery.resume({ threadId: 't' });
   expect(result).toMatchObject({ status: 'completed', changes: { status: 'merged' } });
@@ -80,11 +85,11 @@ it('a thread that was killed finds its worktree again, and merges what it did be
   await expectLegal(world, rye);
 }, 120_000);
 
-it('gc removes the worktree of a thread that is never resumed, and git forgets it', async () => {
+it('gc removes a worktree that no thread needs, and git forgets it', async () => {
   const { world, rye } = await killed();
   await rye.recovery.recover();
-  await rye.recovery.collect({ olderThanMs: 3_600_000 });
-  expect(worktrees(world)).toHaveLength(1);
+  const left = path.join(world.project, '.ai/state/worktrees/00000000-0000-4000-8000-000000000000');
+  execFileSync('git', ['worktree', 'add', '--quiet', '--detach', left], { cwd: world.project });
   await rye.recovery.collect({ olderThanMs: 0, dryRun: true });
   expect(worktrees(world)).toHaveLength(1);
   await rye.recovery.collect({ olderThanMs: 0 });

@@ -79,7 +79,7 @@ const USAGE = { input_tokens: 1000, output_tokens: 100 };
 
 /**
  * A model that does its steps one after the other, deriving the remaining steps from the conversation: a call that was not
- * started is repeated, one whose effects are unknown is not.
+ * started is repeated, one that may have had side effects is not.
  */
 export function marksModel(request: WireRequest): WireTurn {
   const text = JSON.stringify(request.body.messages);

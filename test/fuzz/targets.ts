@@ -6,14 +6,9 @@ import { splitFrontmatter } from '../../src/items/metadata.ts';
 import { parseXml } from '../../src/items/xml.ts';
 import { covers, includes, meet, parseCapability } from '../../src/policy/capability.ts';
 import { evaluate, parseCondition } from '../../src/policy/condition.ts';
+import { canonicalJson } from '../../src/trust/canonical-json.ts';
 import { generateKeyPair, readPrivateKey } from '../../src/trust/keys.ts';
-import {
-  canonicalJson,
-  checkDocument,
-  checkText,
-  signDocument,
-  signText,
-} from '../../src/trust/signature.ts';
+import { checkDocument, checkText, signDocument, signText } from '../../src/trust/signature.ts';
 import { splitText } from '../../src/trust/signature-line.ts';
 import { directive } from '../attacks/lab.ts';
 

@@ -16,6 +16,7 @@ const PAGES = [
   'sessions',
   'hooks',
   'trust',
+  'approvals',
   'security',
   'providers',
   'library',

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
@@ -79,6 +79,30 @@ it('--model runs a step-only directive with a model', async () => {
   ] as const) {
     const document = await here.json(['run', 'hello', option, '--dry-run'], { env });
     expect(document).toMatchObject({ plan: { model: { provider } } });
+  }
+  expect(requests).toEqual([]);
+});
+
+it('a directive without steps that declares literal asks for steps or another provider, not for a key', async () => {
+  const { env, requests } = await paidModels();
+  const here = await workspace();
+  const file = path.join(here.project, '.ai/directives/empty.md');
+  mkdirSync(path.dirname(file), { recursive: true });
+  writeFileSync(
+    file,
+    '```xml\n<directive name="empty" version="1.0.0"><metadata><description>d</description><category></category><author>a</author><model provider="literal"/></metadata></directive>\n```\n\nDo it.\n',
+  );
+  expect((await here.rye(['sign', 'directive', 'empty'])).code).toBe(0);
+  for (const [keys, way] of [
+    [env, /pass --provider (?:anthropic|openai)\./],
+    [{}, /rye models list/],
+  ] as const) {
+    const { code, stderr } = await here.rye(['run', 'empty'], { env: keys });
+    expect(code).toBe(1);
+    expect(stderr).toContain('and the directive has none [literal_unsupported]');
+    expect(stderr).toMatch(/hint: Write a <step> into its <process>/);
+    expect(stderr).toMatch(way);
+    expect(stderr).not.toContain('API_KEY');
   }
   expect(requests).toEqual([]);
 });
