@@ -174,6 +174,8 @@ describe('a process that left its thread', () => {
     const here = await house();
     const { target, told } = await inThread(here, (one) => [orphan(one)]);
     expect(told.join()).toContain(`${target.id} approved`);
+    // the approval continued the thread in a process without a key for the model, which fails
+    await here.json(['threads', 'wait', target.threadId], 1);
     expect(readFileSync('docs/security.md', 'utf8')).toContain(
       'nothing tells it from a program of yours',
     );

@@ -135,18 +135,11 @@ test('a record of before the revocation stays valid; one of after the date does 
   const future = new Date(Date.now() + 86_400_000).toISOString();
   expect((await ada.rye(['keys', 'revoke', old, '--since', future, '--yes'])).code).toBe(2);
   // the second of the revocation has to be later than the second of the record
-  await expect
-    .poll(
-      async () => {
-        const copy = path.join(ada.home, '.ai/config/keys/revoked', `${old}.toml`);
-        rmSync(copy, { force: true });
-        await ada.rye(['keys', 'revoke', old, '--yes']);
-        return (await ada.rye(['verify', 'thread', 'old'])).code;
-      },
-      { timeout: 20_000 },
-    )
-    .toBe(0);
+  const record = Math.floor(Date.now() / 1000);
+  await expect.poll(() => Math.floor(Date.now() / 1000)).toBeGreaterThan(record);
+  expect((await ada.rye(['keys', 'revoke', old, '--yes'])).code).toBe(0);
   const verified = await ada.rye(['verify', 'thread', 'old']);
+  expect(verified.code).toBe(0);
   expect(verified.stdout).toMatch(/signed by .* before the key was revoked on/);
   expect((await ada.rye(['threads', 'show', 'old'])).code).toBe(0);
   expect((await ada.rye(['keys', 'revoke', old, '--since', '2020-01-01', '--yes'])).code).toBe(0);

@@ -59,8 +59,10 @@ export class TerminalChat {
   #keyboard: Keyboard | undefined;
   /** Messages to the running answer that it has not got yet, by their delivery. */
   readonly #queued = new Map<string, string>();
-  /** The message that is being sent: it is shown as sent once the log has it. */
+  /** The message that is being sent: it is shown as sent once a signature in the log covers it. */
   #sending: string | undefined;
+  /** The log has the message that is being sent, but not yet its signature: a crash would move it out of the log. */
+  #isLogged = false;
   #work: Promise<void> = Promise.resolve();
   #action: AbortController | undefined;
   /** Commands that wait for the answer. */
@@ -132,7 +134,10 @@ export class TerminalChat {
   /** Shows an event of a run. */
   readonly event = (event: LogEvent | UnknownEvent): void => {
     this.#budget = budgetOf(event) ?? this.#budget;
-    if (this.#sending !== undefined && isAccepted(event)) this.#showSent(this.#sending);
+    this.#isLogged ||= isAccepted(event);
+    if (this.#sending !== undefined && this.#isLogged && event.event_type === 'checkpoint') {
+      this.#showSent(this.#sending);
+    }
     const id = payloadOf(event, 'custom_message')?.details?.['delivery_id'];
     const delivered = typeof id === 'string' ? this.#queued.get(id) : undefined;
     if (typeof id === 'string' && delivered !== undefined) {
@@ -258,6 +263,7 @@ export class TerminalChat {
   async #answer(message: string | undefined): Promise<void> {
     const { desk, view } = this.#options;
     this.#sending = message;
+    this.#isLogged = false;
     const attendant = this.#slot.open(this.#next === 'decides');
     this.#next = 'nothing';
     try {

@@ -56,8 +56,9 @@ async function kept(threadId: string): Promise<string> {
   return JSON.stringify([entries, await rye.deliveries.list(threadId)]);
 }
 
-it('a message that is shown as sent survives a kill in the same moment', async () => {
-  for (let round = 0; round < ROUNDS; round += 1) {
+it('a message that is shown as sent survives a kill in the same moment', async ({ task }) => {
+  for (let number = 0; number < ROUNDS; number += 1) {
+    const round = `${task.result?.retryCount ?? 0}-${number}`;
     isHeld = true;
     const first = await open(`first-${round}`);
     first.terminal.enter('zebra-first');
