@@ -325,4 +325,23 @@ describe('the approvals in a log', () => {
     const { problems } = await approvalProblems({ threadId: THREAD, events }, plan, keys);
     expect(problems).toHaveLength(1);
   });
+
+  it.each([
+    ['rye/fetch', { item_type: 'knowledge', item_id: 'notes' }, 'rye.fetch.knowledge.notes'],
+    ['rye/fetch', { query: 'push', scope: 'directive' }, 'rye.fetch.directive'],
+    ['rye/sign', { item_type: 'tool', item_id: 'push' }, 'rye.sign.tool.push'],
+    ['rye/execute', { item_type: 'tool', item_id: 'push' }, 'rye.execute.tool.push'],
+    ['rye/execute', { item_type: 'directive', item_id: 'a' }, 'rye.execute.directive.a'],
+    ['skills/read', { name: 'tables', path: 'a.md' }, 'rye.fetch.skill.tables'],
+    ['skills/run_script', { name: 'tables', path: 'a.sh' }, 'rye.execute.skill.tables'],
+  ])('a call of %s %j is asked about as %s, and not by its tool', async (tool, input, needed) => {
+    const start = { ...startOf(undefined, 0, ''), tool, input };
+    const events = [event('tool_call_start', start, 1)] as LogEvent[];
+    const problemsFor = async (capability: string) => {
+      const plan = { asks: [{ source: 'directive', reason: '', capability }] };
+      return (await approvalProblems({ threadId: THREAD, events }, plan, keys)).problems.length;
+    };
+    const byTool = `rye.execute.tool.${tool.replaceAll('/', '.')}`;
+    expect([await problemsFor(needed), await problemsFor(byTool)]).toEqual([1, 0]);
+  });
 });

@@ -1,10 +1,14 @@
 import type { ApprovalDecided, RequestedApproval } from '../../core/approval.ts';
+import { capabilityOf } from '../../core/capability.ts';
 import type { EventPayloads, LogEvent, UnknownEvent } from '../../core/events.ts';
 import type { JsonObject } from '../../core/json.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { isKnown } from '../../log/tree.ts';
 import { exhaustion, type Judgement, judgeDecisions } from '../../policy/approval-judgement.ts';
 import { permissionAsks } from '../../policy/approvals.ts';
+import { TOOL_SEARCH_ID } from '../../tools/disclosure.ts';
+import { primaryNeed } from '../../tools/primary/actions.ts';
+import { skillNeed } from '../../tools/skills/skill-tools.ts';
 import {
   canonicalSha256,
   type DecisionFault,
@@ -105,10 +109,11 @@ class ApprovalAudit {
     if (!this.#decided.has(id)) this.#decided.set(id, { decided, uses: 0, spend: 0 });
   }
 
-  #needs({ call_id: callId, tool }: Start): boolean {
+  #needs({ call_id: callId, tool, input }: Start): boolean {
     if (this.#asked.has(callId)) return true;
-    const capability = `rye.execute.tool.${tool.replaceAll('/', '.')}`;
-    return permissionAsks(this.#plan?.asks ?? [], capability).length > 0;
+    // a search for tools is judged by what it finds, which the log does not name; it only reads
+    if (tool === TOOL_SEARCH_ID) return false;
+    return permissionAsks(this.#plan?.asks ?? [], capabilityOfCall(tool, input)).length > 0;
   }
 
   #problemOf(start: Start, time: string): string | undefined {
@@ -143,6 +148,16 @@ class ApprovalAudit {
       if (fault !== undefined) return FAULTS[fault].replace('KEY', signed.decision.key_id);
     }
     return undefined;
+  }
+}
+
+/** The capability that a call needed when it started: `rye/fetch` of an item needs to fetch that item. */
+function capabilityOfCall(tool: string, input: JsonObject): string {
+  const own = { verb: 'execute', item_type: 'tool', item_id: tool } as const;
+  try {
+    return capabilityOf(primaryNeed(tool, input) ?? skillNeed(tool, input) ?? own);
+  } catch {
+    return capabilityOf(own); // an id that no call can start with
   }
 }
 

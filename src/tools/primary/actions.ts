@@ -171,6 +171,13 @@ export function createSignTool(actions: Pick<PrimaryActions, 'signItem'>): Tool 
   });
 }
 
+/** Returns the need of a call of a primary action; undefined for another tool. Throws `invalid_item_id` for a malformed id. */
+export function primaryNeed(tool: string, input: JsonObject): CapabilityNeed | undefined {
+  if (tool === PRIMARY_IDS.execute) return itemNeed('execute', input, tool);
+  if (tool === PRIMARY_IDS.sign) return itemNeed('sign', input, tool);
+  return tool === PRIMARY_IDS.fetch ? fetchNeed(input) : undefined;
+}
+
 function fetchNeed(input: JsonObject): CapabilityNeed {
   if (input['item_id'] !== undefined) return itemNeed('fetch', input, PRIMARY_IDS.fetch);
   return {

@@ -1,5 +1,6 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
+import type { CapabilityNeed } from '../../core/capability.ts';
 import { messageOf, RyeError } from '../../core/errors.ts';
 import { wireName } from '../../core/ids.ts';
 import { isJsonObject, type JsonObject, toText } from '../../core/json.ts';
@@ -150,8 +151,14 @@ function schemaOf(properties: JsonObject, required: readonly string[]): JsonObje
   return { type: 'object', properties, required, additionalProperties: false };
 }
 
-function needs(verb: 'fetch' | 'execute'): NonNullable<Tool['need']> {
+function needs(verb: 'fetch' | 'execute'): (input: JsonObject) => CapabilityNeed {
   return ({ name }) => ({ verb, item_type: 'skill', item_id: toText(name ?? '') });
+}
+
+/** Returns the need of a call of a skill tool; undefined for another tool. */
+export function skillNeed(tool: string, input: JsonObject): CapabilityNeed | undefined {
+  if (!isSkillTool(tool)) return undefined;
+  return needs(tool === SKILLS_RUN_ID ? 'execute' : 'fetch')(input);
 }
 
 function activeOne(offered: OfferedSkill, active: ActiveSkills): OfferedSkill {
