@@ -181,6 +181,7 @@ export const runDocuments = {
           ),
           suppress: z.array(z.string()),
           process: z.array(anyObject),
+          process_values: anyObject.optional(),
           limits: z.object({
             turns: z.number(),
             tokens: z.number(),

@@ -163,7 +163,13 @@ export interface ThreadPlan {
   readonly body: string;
   readonly context: readonly ContextBlock[];
   readonly suppress: readonly string[];
+  /** The steps as written: a run replaces all of their references in one pass, so that no value is expanded. */
   readonly process: readonly ProcessStep[];
+  /**
+   * Values of the references in `process` to inputs and variables, by reference as written, such as `{input:name}`. Absent:
+   * none, or the steps contain the values, as in plans of older versions.
+   */
+  readonly process_values?: JsonObject;
   readonly limits: Limits;
   /** The limits without those from outside; absent: `limits` of the first run. */
   readonly granted_limits?: Limits;

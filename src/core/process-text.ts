@@ -1,35 +1,49 @@
-import type { JsonObject } from './json.ts';
-import { toText } from './json.ts';
+import { type JsonObject, type JsonValue, toText } from './json.ts';
 import type { ProcessBlock, ProcessCall, ProcessStep } from './plan.ts';
+import { withProcessValues } from './process-values.ts';
 
-/** Formats a process for readers: one line for each call, indented below the lists and conditions around it. */
-export function processLines(steps: readonly ProcessStep[]): readonly string[] {
+/**
+ * Formats a process for readers: one line for each call, indented below the lists and conditions around it. `values` are
+ * those of its references.
+ */
+export function processLines(
+  steps: readonly ProcessStep[],
+  values: JsonObject = {},
+): readonly string[] {
+  const fill: Fill = (value) => withProcessValues(value, values);
   const lines: string[] = [];
   let open: readonly ProcessBlock[] = [];
   for (const { name, description, calls, within = [] } of steps) {
     for (const [depth, block] of within.entries()) {
       if (open[depth]?.id === block.id && open[depth]?.kind === block.kind) continue;
-      lines.push(`${'  '.repeat(depth)}${blockText(block)}`);
+      lines.push(`${'  '.repeat(depth)}${blockText(block, fill)}`);
       open = within.slice(0, depth + 1);
     }
     open = within;
     const indent = '  '.repeat(within.length);
-    const about = description.trim().replaceAll(/\s+/g, ' ');
-    lines.push(`${indent}- ${name}: ${[about, ...calls.map(callText)].filter(Boolean).join('; ')}`);
+    const about = toText(fill(description)).trim().replaceAll(/\s+/g, ' ');
+    const called = calls.map((call) => callText(call, fill));
+    lines.push(`${indent}- ${name}: ${[about, ...called].filter(Boolean).join('; ')}`);
   }
   return lines;
 }
 
-function blockText(block: ProcessBlock): string {
+type Fill = (value: JsonValue) => JsonValue;
+
+function blockText(block: ProcessBlock, fill: Fill): string {
   if (block.kind === 'if') return `If ${block.text}:`;
   const { item, in: list, parallel, on_error: onError } = block;
   const at = parallel === 1 ? 'one at a time' : `up to ${parallel} at once`;
   const failing = onError === 'continue' ? ', continue after errors' : '';
-  return `For each ${item} in ${toText(list)} (${at}${failing}):`;
+  return `For each ${item} in ${toText(fill(list))} (${at}${failing}):`;
 }
 
-function callText({ primary, item_type: type, item_id: id, params }: ProcessCall): string {
-  return `${primary} ${type} ${id}${isEmpty(params) ? '' : ` with ${JSON.stringify(params)}`}`;
+function callText(
+  { primary, item_type: type, item_id: id, params }: ProcessCall,
+  fill: Fill,
+): string {
+  const given = isEmpty(params) ? '' : ` with ${JSON.stringify(fill(params))}`;
+  return `${primary} ${type} ${toText(fill(id))}${given}`;
 }
 
 function isEmpty(params: JsonObject): boolean {

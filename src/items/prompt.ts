@@ -1,6 +1,7 @@
-import { compact, isJsonObject, type JsonObject, type JsonValue, toText } from '../core/json.ts';
-import type { ProcessCall, ProcessStep } from '../core/plan.ts';
+import { type JsonObject, type JsonValue, toText } from '../core/json.ts';
+import type { ProcessStep } from '../core/plan.ts';
 import { processLines } from '../core/process-text.ts';
+import { mapTexts } from '../core/process-values.ts';
 import {
   hasResult,
   hasSchema,
@@ -21,6 +22,8 @@ export interface PromptParts {
   readonly result: ResultShape;
   /** The explicit steps. A model is shown those with lists or conditions. */
   readonly steps?: readonly ProcessStep[];
+  /** Values of the references in the steps. */
+  readonly values?: JsonObject;
 }
 
 /**
@@ -34,6 +37,7 @@ export function renderPrompt({
   body,
   result,
   steps = [],
+  values = {},
 }: PromptParts): string {
   return [
     `<directive name="${escapeXml(name)}">`,
@@ -41,7 +45,7 @@ export function renderPrompt({
     permissionsXml,
     body.trim(),
     steps.some(({ within }) => within !== undefined)
-      ? ['Follow this process:', ...processLines(steps)].join('\n')
+      ? ['Follow this process:', ...processLines(steps, values)].join('\n')
       : '',
     hasResult(result) ? returnInstruction(result) : '',
     '</directive>',
@@ -115,71 +119,30 @@ export function interpolateText(text: string, scope: InterpolationScope): Interp
 }
 
 /**
- * Replaces the references in all strings of a JSON value. A string that is exactly one reference takes the type of its
- * value, so that a tool receives lists and numbers.
+ * Returns the values of the references in process steps, by reference as written. The steps keep their references: a run
+ * replaces them together with those to results, in one pass.
  */
-export function interpolateJson(
-  value: JsonValue,
-  scope: InterpolationScope,
-): Interpolated<JsonValue> {
-  const missing = new Set<string>();
-  const visit = (node: JsonValue): JsonValue => {
-    if (typeof node === 'string') {
-      const whole = wholeReference(node, scope);
-      if (whole !== undefined) return whole;
-      const result = interpolateText(node, scope);
-      for (const name of result.missing) missing.add(name);
-      return result.value;
-    }
-    if (Array.isArray(node)) return node.map(visit);
-    if (!isJsonObject(node)) return node;
-    return Object.fromEntries(
-      Object.entries(node).map(([key, member]) => [
-        key,
-        member === undefined ? undefined : visit(member),
-      ]),
-    );
-  };
-  return { value: visit(value), missing: [...missing] };
-}
-
-/** Interpolates descriptions, item ids and parameters of process steps; keeps `${steps.…}` for the run. */
-export function interpolateSteps(
+export function processValues(
   steps: readonly ProcessStep[],
   scope: InterpolationScope,
-): Interpolated<readonly ProcessStep[]> {
+): Interpolated<JsonObject> {
   const missing = new Set<string>();
-  const take = <T>(result: Interpolated<T>): T => {
-    for (const name of result.missing) missing.add(name);
-    return result.value;
+  const values = new Map<string, JsonValue>();
+  const collect = (text: string): string => {
+    for (const [whole, ...groups] of text.matchAll(REFERENCE)) {
+      const found = lookUp(groups, scope);
+      if (found === undefined) missing.add(whole);
+      else values.set(whole, found);
+    }
+    return text;
   };
-  const object = (value: JsonObject): JsonObject => {
-    const result = take(interpolateJson(value, scope));
-    return isJsonObject(result) ? result : value;
-  };
-  const value = steps.map((step) => ({
-    ...step,
-    description: take(interpolateText(step.description, scope)),
-    calls: step.calls.map(
-      (call): ProcessCall =>
-        compact({
-          ...call,
-          item_id: take(interpolateText(call.item_id, scope)),
-          params: object(call.params),
-          options: call.options === undefined ? undefined : object(call.options),
-        }),
-    ),
-    ...(step.within === undefined
-      ? {}
-      : {
-          within: step.within.map((block) =>
-            block.kind === 'foreach'
-              ? { ...block, in: take(interpolateJson(block.in, scope)) }
-              : block,
-          ),
-        }),
-  }));
-  return { value, missing: [...missing] };
+  for (const { description, calls, within = [] } of steps) {
+    collect(description);
+    for (const { item_id: id, params, options = {} } of calls)
+      mapTexts([id, params, options], collect);
+    for (const block of within) if (block.kind === 'foreach') mapTexts(block.in, collect);
+  }
+  return { value: Object.fromEntries(values), missing: [...missing] };
 }
 
 /** Returns the inputs that a text refers to without a default, for `rye validate`. */
@@ -200,12 +163,6 @@ export function displayInputs(values: JsonObject, secretNames: readonly string[]
       secretNames.includes(name) ? '***' : value,
     ]),
   );
-}
-
-function wholeReference(text: string, scope: InterpolationScope): JsonValue | undefined {
-  const [match, another] = text.matchAll(REFERENCE);
-  if (match === undefined || another !== undefined || match[0] !== text) return undefined;
-  return lookUp(match.slice(1), scope);
 }
 
 function lookUp(

@@ -227,6 +227,7 @@ const PLAN = objectOf<ThreadPlan>({
   ),
   suppress: texts,
   process,
+  process_values: optional(OBJECT),
   limits: mapOf(NUMBER),
   granted_limits: optional(mapOf(NUMBER)),
   raised_limits: optional(mapOf(NUMBER)),

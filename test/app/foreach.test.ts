@@ -1,3 +1,4 @@
+import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
 import type { LibraryTool } from '../../src/app/presets.ts';
 import { defineTool } from '../../src/app/program/define-tool.ts';
@@ -174,6 +175,74 @@ it('items that are null, or text with markup, arrive as they are', async () => {
   );
   expect(outcome).toMatchObject({ kind: 'completed' });
   expect(made).toEqual(list.map((item) => JSON.stringify(item)));
+});
+
+/** Texts that would name another value, a secret or a result if they were read as a part of the directive. */
+const HOSTILE = [
+  '${inputs.deep}',
+  '${inputs.list}',
+  '${steps.first.text}',
+  '${steps.nowhere.text}',
+  '${f}',
+  '${f_index}',
+  '{input:deep}',
+  '{env:HOME}',
+  '$',
+  '{inputs.deep}',
+];
+
+it('no value acts as a template: items, parts of items, results and inputs arrive as they are', async () => {
+  const list = [
+    ...HOSTILE,
+    { name: '${inputs.deep}', more: ['${f}', { x: '${steps.first.text}' }] },
+  ];
+  const process = `
+    ${step('first', '${inputs.list}', '<param name="more">{input:list} ${inputs.deep}</param>')}
+    ${step('again', '${steps.first.data.said}', '<param name="more">$${steps.first.data.said.9}</param>')}
+    <foreach item="f" in="\${steps.again.data.said}">${step('note', '${f}', '<param name="more">&lt;${f}${f}&gt;</param>')}</foreach>`;
+  const { outcome, made } = await run(process, '${steps.note.results}', list);
+  const texts = list.map((item) => (typeof item === 'string' ? item : JSON.stringify(item)));
+  expect(outcome).toMatchObject({
+    kind: 'completed',
+    outputs: { out: list.map((item) => ({ said: item })), errors: [] },
+  });
+  expect(made).toEqual([
+    JSON.stringify([list, `${JSON.stringify(list)} false`]),
+    JSON.stringify([list, '${inputs.deep}']),
+    ...list.map((item, at) => JSON.stringify([item, `<${texts[at]}${texts[at]}>`])),
+  ]);
+});
+
+it('the models of children get the text of each item as it is', async () => {
+  const lab = await libraryLab(() => reply('Read.'));
+  await lab.directive('read', [], {
+    outputs: '<inputs><input name="text" required="true">T.</input></inputs>',
+    body: 'Read <<{input:text}>> and <<${inputs.text}>>.',
+  });
+  await lab.directive('fan', [], {
+    metadata:
+      '<limits turns="100" spawns="40"/><permissions><execute><directive>team/*</directive></execute></permissions>',
+    outputs:
+      '<inputs><input name="deep" default="expanded">D.</input><input name="list" type="array" required="true">L.</input></inputs>',
+    process:
+      '<process><foreach item="f" in="${inputs.list}" parallel="4"><step name="read"><execute item_type="directive" item_id="team/read"><param name="text">${f}</param></execute></step></foreach></process>',
+  });
+  const random = fc.sample(fc.array(fc.constantFrom(...HOSTILE, 'a', ' ')), {
+    numRuns: 8,
+    seed: 3,
+  });
+  const list = [...HOSTILE, ...random.map((parts) => `-${parts.join('')}`)];
+  const outcome = await lab
+    .open()
+    .run({ directiveId: 'team/fan', provider: 'literal', inputs: { list } });
+  expect(outcome).toMatchObject({ kind: 'completed' });
+  const sent = lab.server.requests.map(({ body }) => JSON.stringify(body));
+  expect(sent).toHaveLength(list.length);
+  for (const text of list) {
+    const quoted = JSON.stringify(text).slice(1, -1);
+    const whole = `Read <<${quoted}>> and <<${quoted}>>.`;
+    expect(sent.filter((body) => body.includes(whole))).not.toEqual([]);
+  }
 });
 
 it.each(['0', '-1', '1000', '1.5', 'many'])(

@@ -19,6 +19,8 @@ export interface DirectiveParts {
   readonly metadata?: string;
   readonly outputs?: string;
   readonly process?: string;
+  /** The text after the XML; default: a short one. */
+  readonly body?: string;
 }
 
 export async function libraryLab(script: WireScript = []): Promise<LibraryLab> {
@@ -58,7 +60,7 @@ export async function libraryLab(script: WireScript = []): Promise<LibraryLab> {
       mkdirSync(path.dirname(file), { recursive: true });
       writeFileSync(
         file,
-        `# ${name}\n\n\`\`\`xml\n<directive name="${name}" version="1.0.0"><metadata><description>${name}</description><category>team</category><author>test</author>${permissions}${parts.metadata ?? ''}</metadata>${parts.outputs ?? ''}${parts.process ?? ''}</directive>\n\`\`\`\n\nDo ${name}.\n`,
+        `# ${name}\n\n\`\`\`xml\n<directive name="${name}" version="1.0.0"><metadata><description>${name}</description><category>team</category><author>test</author>${permissions}${parts.metadata ?? ''}</metadata>${parts.outputs ?? ''}${parts.process ?? ''}</directive>\n\`\`\`\n\n${parts.body ?? `Do ${name}.`}\n`,
       );
       for (const { status, problems } of await rye.items.sign('directive', `team/${name}`)) {
         if (status === 'failed') throw new Error(JSON.stringify(problems));

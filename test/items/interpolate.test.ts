@@ -3,9 +3,8 @@ import { describe, expect, it, test } from 'vitest';
 import {
   displayInputs,
   type InterpolationScope,
-  interpolateJson,
-  interpolateSteps,
   interpolateText,
+  processValues,
   referredInputs,
 } from '../../src/items/prompt.ts';
 
@@ -77,38 +76,8 @@ describe('interpolateText', () => {
   });
 });
 
-describe('interpolateJson', () => {
-  it('keeps the type where a string is exactly one reference', () => {
-    const value = {
-      a: '{input:n}',
-      b: ['${inputs.list}'],
-      c: 'n={input:n}',
-      d: 1,
-      e: null,
-      f: '{input:key}',
-      g: '{input:n}{input:n}',
-    };
-    expect(interpolateJson(value, scope).value).toEqual({
-      a: 3,
-      b: [[1, { a: 2 }]],
-      c: 'n=3',
-      d: 1,
-      e: null,
-      f: '{secret:key}',
-      g: '33',
-    });
-  });
-
-  it('reports what is missing', () => {
-    expect(interpolateJson({ a: ['{input:x}'] }, scope)).toEqual({
-      value: { a: ['{input:x}'] },
-      missing: ['{input:x}'],
-    });
-  });
-});
-
-it('interpolates steps and leaves references to other steps', () => {
-  const { value, missing } = interpolateSteps(
+it('finds the values of the references in steps, by reference', () => {
+  const { value, missing } = processValues(
     [
       {
         name: 'a',
@@ -118,24 +87,38 @@ it('interpolates steps and leaves references to other steps', () => {
           {
             primary: 'execute',
             item_type: 'tool',
-            item_id: 't/{input:who}',
-            params: { n: '{input:n}', s: '${steps.x.text}', m: '{input:gone}' },
+            item_id: 't/{input:gone:x}',
+            params: {
+              n: ['{input:n}', 1],
+              s: '${steps.x.text}',
+              m: '{input:gone}',
+              k: '{input:key}',
+            },
             options: { async: '{input:no}' },
+          },
+        ],
+        within: [
+          {
+            kind: 'foreach',
+            id: 0,
+            item: 'f',
+            in: '${inputs.list}',
+            parallel: 1,
+            on_error: 'fail',
+            origin: 'd.md:1',
           },
         ],
       },
     ],
     scope,
   );
-  expect(value[0]).toMatchObject({
-    description: 'For Ada',
-    calls: [
-      {
-        item_id: 't/Ada',
-        params: { n: 3, s: '${steps.x.text}', m: '{input:gone}' },
-        options: { async: false },
-      },
-    ],
+  expect(value).toEqual({
+    '{input:who}': 'Ada',
+    '{input:gone:x}': 'x',
+    '{input:n}': 3,
+    '{input:key}': '{secret:key}',
+    '{input:no}': false,
+    '${inputs.list}': [1, { a: 2 }],
   });
   expect(missing).toEqual(['{input:gone}']);
 });

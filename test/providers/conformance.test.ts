@@ -196,7 +196,13 @@ function literal({ text: words, calls }: Scenario): Opened {
         ],
   });
   return {
-    provider: literalProvider({ steps: [step], outputs: [], inputs: {}, alternatives: [] }),
+    provider: literalProvider({
+      steps: [step],
+      outputs: [],
+      inputs: {},
+      values: {},
+      alternatives: [],
+    }),
     request,
   };
 }
@@ -204,7 +210,13 @@ function literal({ text: words, calls }: Scenario): Opened {
 describeProvider('literal', {
   answering: async (scenario) => literal(scenario),
   failing: async () => ({
-    provider: literalProvider({ steps: [], outputs: [], inputs: {}, alternatives: ['anthropic'] }),
+    provider: literalProvider({
+      steps: [],
+      outputs: [],
+      inputs: {},
+      values: {},
+      alternatives: ['anthropic'],
+    }),
   }),
   skips: NOTHING_TO_WAIT_FOR,
 });

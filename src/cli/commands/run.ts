@@ -296,7 +296,7 @@ function planLines(plan: ThreadPlan): readonly string[] {
       ([name, value]) =>
         ['input', `${name} = ${JSON.stringify(value)}${from(`inputs.${name}`)}`] as const,
     ),
-    ...processLines(plan.process).map((line) => ['process', line] as const),
+    ...processLines(plan.process, plan.process_values).map((line) => ['process', line] as const),
     ...plan.capabilities.map((capability) => ['permission', capability] as const),
     ...plan.risks.map(({ capability, risk }) => ['risk', `${risk} ${capability}`] as const),
     ...plan.tools.map(({ id, preloaded }) => ['tool', preloaded ? id : `${id} (by name)`] as const),

@@ -29,6 +29,8 @@ export interface LiteralDirective {
   readonly steps: readonly ProcessStep[];
   readonly outputs: readonly OutputDeclaration[];
   readonly inputs: JsonObject;
+  /** Values of the references in the steps to inputs and variables, by reference as written. */
+  readonly values: JsonObject;
   /** Providers that could follow what literal cannot, such as `anthropic (set ANTHROPIC_API_KEY)`. */
   readonly alternatives: readonly string[];
 }
@@ -59,7 +61,8 @@ export function nextMove(
 ): LiteralMove {
   const unsupported = findUnsupported(directive);
   if (unsupported !== undefined) return unsupported;
-  const frame: Frame = { steps: {}, inputs: directive.inputs, locals: {}, path: '' };
+  const { inputs, values } = directive;
+  const frame: Frame = { steps: {}, inputs, values, locals: {}, path: '' };
   const total = directive.steps.length;
   const walk = new Walk({ results: resultsOf(messages), tools, total });
   const progress = walk.through(processTree(directive.steps), frame);
@@ -144,7 +147,9 @@ function conclude(
   for (const output of directive.outputs) {
     const unresolved: Unresolved[] = [];
     const value =
-      output.from === undefined ? byDefault(output, last) : resolve(output.from, scope, unresolved);
+      output.from === undefined
+        ? byDefault(output, last)
+        : resolve(output.from, { ...scope, values: {} }, unresolved);
     if (unresolved.length === 0) input[output.name] = typed(value, output);
     else if (output.required) {
       return failedMove(unresolvedText(`the output "${output.name}"`, unresolved));

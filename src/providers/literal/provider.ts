@@ -36,6 +36,7 @@ export const LITERAL: ProviderKind = {
   open: ({ plan, catalog }) =>
     literalProvider({
       steps: plan.process,
+      values: plan.process_values ?? {},
       outputs: plan.outputs,
       inputs: plan.inputs,
       alternatives: Object.values(catalog).map(describeProvider),

@@ -1,4 +1,5 @@
 import { isRecord, type JsonObject, type JsonValue, toText } from '../../core/json.ts';
+import { mapTexts, referencePattern } from '../../core/process-values.ts';
 
 /** The result of a finished step. */
 export interface StepResult {
@@ -17,6 +18,8 @@ export interface Scope {
   readonly inputs: JsonObject;
   /** Items and indexes of the `<foreach>` elements around, by name. */
   readonly locals: JsonObject;
+  /** Values of the references of the plan, by reference as written. */
+  readonly values: JsonObject;
 }
 
 /** A reference that has no value, and the names that exist at the place where it broke. */
@@ -28,14 +31,15 @@ export interface Unresolved {
 /** `${steps.…}` and `${inputs.…}`; anything else in braces is the text's own, such as `${HOME}` in a command. */
 const REFERENCE = /\$\{\s*((?:steps|inputs)\.[^{}\s]+)\s*\}/g;
 
-/** {@link REFERENCE}, and the names of the items around. */
-function referencesOf({ locals }: Pick<Scope, 'locals'>): RegExp {
+/** {@link REFERENCE}, the names of the items around, and before both the references that the plan has values for. */
+function referencesOf({ locals, values }: Pick<Scope, 'locals' | 'values'>): RegExp {
+  const planned = referencePattern(values);
   const names = Object.keys(locals);
-  if (names.length === 0) return REFERENCE;
-  return new RegExp(
-    String.raw`\$\{\s*((?:steps|inputs)\.[^{}\s]+|(?:${names.join('|')})(?:[.\[][^{}\s]*)?)\s*\}`,
-    'g',
-  );
+  const dynamic =
+    names.length === 0
+      ? REFERENCE.source
+      : String.raw`\$\{\s*((?:steps|inputs)\.[^{}\s]+|(?:${names.join('|')})(?:[.\[][^{}\s]*)?)\s*\}`;
+  return new RegExp(planned === undefined ? dynamic : `${planned}|${dynamic}`, 'g');
 }
 
 /** Names of the steps that the strings inside `value` refer to. */
@@ -61,17 +65,7 @@ function stringsOf(value: JsonValue | undefined): readonly string[] {
  */
 export function resolve(value: JsonValue, scope: Scope, unresolved: Unresolved[]): JsonValue {
   const pattern = referencesOf(scope);
-  const visit = (node: JsonValue): JsonValue => {
-    if (typeof node === 'string') return resolveText(node, { scope, pattern, unresolved });
-    if (Array.isArray(node)) return node.map((item: JsonValue) => visit(item));
-    if (!isRecord(node)) return node;
-    const entries = Object.entries(node).map(([key, member]) => [
-      key,
-      member === undefined ? undefined : visit(member),
-    ]);
-    return Object.fromEntries(entries) as JsonObject;
-  };
-  return visit(value);
+  return mapTexts(value, (text) => resolveText(text, { scope, pattern, unresolved }));
 }
 
 interface Resolving {
@@ -81,13 +75,15 @@ interface Resolving {
 }
 
 function resolveText(text: string, { scope, pattern, unresolved }: Resolving): JsonValue {
+  const { values } = scope;
+  if (Object.hasOwn(values, text)) return values[text] ?? null;
   const [whole] = [...text.matchAll(pattern)];
   if (whole?.[0] === text.trim() && whole[1] !== undefined) {
     const found = lookUp(whole[1], scope, unresolved);
     return found === undefined ? text : found;
   }
-  return text.replaceAll(pattern, (match: string, path: string) => {
-    const found = lookUp(path, scope, unresolved);
+  return text.replaceAll(pattern, (match: string, path: string | undefined) => {
+    const found = path === undefined ? values[match] : lookUp(path, scope, unresolved);
     return found === undefined ? match : toText(found);
   });
 }

@@ -7,6 +7,7 @@ import {
   textOf,
 } from '../../core/message.ts';
 import type { ProcessCall, ProcessStep } from '../../core/plan.ts';
+import { withProcessValues } from '../../core/process-values.ts';
 import { headBytes } from '../../core/text.ts';
 import { evaluate } from '../../policy/condition.ts';
 import type { ToolDefinition } from '../provider.ts';
@@ -107,7 +108,7 @@ export class Walk {
     });
     if (unresolved.length > 0)
       return { kind: 'failed', message: unresolvedText(placeOf(step), unresolved) };
-    const title = step.description.trim();
+    const title = toText(withProcessValues(step.description, frame.values)).trim();
     const shown = title === '' ? step.name : title.replaceAll(/\s+/g, ' ');
     return {
       kind: 'calls',

@@ -6,12 +6,7 @@ import { assertIdentity } from '../../items/binding.ts';
 import type { Composed } from '../../items/extends.ts';
 import { resolveInputs } from '../../items/inputs.ts';
 import { parseKnowledge } from '../../items/knowledge.ts';
-import {
-  displayInputs,
-  interpolateSteps,
-  interpolateText,
-  renderPrompt,
-} from '../../items/prompt.ts';
+import { displayInputs, interpolateText, processValues, renderPrompt } from '../../items/prompt.ts';
 import { parseBehavior, unknownBehavior } from '../../loop/behavior.ts';
 import type {
   Configured,
@@ -129,7 +124,8 @@ export async function planDirective(
     body: text.body,
     context: [...context.blocks, ...rules.blocks],
     suppress: composed.suppress,
-    process: text.steps,
+    process: composed.steps,
+    ...(Object.keys(text.values).length === 0 ? {} : { process_values: text.values }),
     ...limitsOfPlan(limits),
     ...grants.granted,
     acknowledged: risk.acknowledged,
@@ -307,19 +303,20 @@ function interpolateDirective(
   const { values, secretNames, result } = given;
   const scope = { inputs: values, secretNames, env: environment, envAllow: config.envAllow };
   const body = interpolateText(composed.body, scope);
-  const steps = interpolateSteps(composed.steps, scope);
+  const process = processValues(composed.steps, scope);
   const { name, description, permissionsXml } = composed;
-  const missing = [...new Set([...body.missing, ...steps.missing])];
+  const missing = [...new Set([...body.missing, ...process.missing])];
   return {
     body: body.value,
-    steps: steps.value,
+    values: process.value,
     prompt: renderPrompt({
       name,
       description,
       permissionsXml,
       body: body.value,
       result,
-      steps: steps.value,
+      steps: composed.steps,
+      values: process.value,
     }),
     warnings: missing.map((reference) => `${reference} has no value and stays as it is`),
   };

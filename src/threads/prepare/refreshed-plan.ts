@@ -280,6 +280,7 @@ const PARTS = {
   inputs: 'the inputs have changed and apply',
   outputs: 'the outputs have changed and apply',
   process: 'the steps have changed and apply',
+  process_values: 'the values in the steps have changed and apply',
   fallbacks: 'the fallback models have changed and apply',
   behavior: 'the behavior has changed and applies',
   settings: 'the settings have changed and apply',

@@ -48,6 +48,7 @@ function directive(
     steps,
     outputs: [],
     inputs: {},
+    values: {},
     alternatives: ['anthropic (set ANTHROPIC_API_KEY)'],
     ...more,
   };
@@ -304,6 +305,7 @@ describe('expressions', () => {
     steps: { s: { text: 'T', data: { n: 1, list: [{ x: 'deep' }], none: null } } },
     inputs: { k: 'v', tricky: '${steps.s.text}', number: 5 },
     locals: {},
+    values: { '{input:t}': '${inputs.k}', '{input:t:x}': 'T', '{input:list}': ['${inputs.k}'] },
   };
   test.for<[JsonValue, JsonValue]>([
     ['${steps.s.data.n}', 1],
@@ -316,6 +318,9 @@ describe('expressions', () => {
     ['${ steps.s.text }', 'T'],
     // brought in, not looked at again
     ['${inputs.tricky}!', '${steps.s.text}!'],
+    ['{input:t}{input:t:x}', '${inputs.k}T'],
+    ['{input:list}', ['${inputs.k}']],
+    [' {input:list}', ' ["${inputs.k}"]'],
     // not ours
     ['echo ${HOME} $(x) {input:k}', 'echo ${HOME} $(x) {input:k}'],
     [
@@ -337,6 +342,56 @@ describe('expressions', () => {
     const unresolved: Unresolved[] = [];
     expect(resolve(value, scope, unresolved)).toBe(value);
     expect(unresolved).toHaveLength(1);
+  });
+
+  test('no value is expanded, and no two values form a reference', () => {
+    const pieces = [
+      '$',
+      '{',
+      '}',
+      '${',
+      '${inputs.k}',
+      '${steps.s.text}',
+      '${f}',
+      '{input:a}',
+      '$&',
+    ];
+    const data = fc.oneof(
+      fc.array(fc.constantFrom(...pieces, 'x'), { maxLength: 4 }).map((parts) => parts.join('')),
+      fc.string({ maxLength: 5 }),
+    );
+    const names = [
+      '{input:a}',
+      '${inputs.b}',
+      '${inputs.c.d}',
+      '${steps.s.text}',
+      '${f}',
+      '${f.g}',
+    ];
+    const template = fc.array(fc.constantFrom(...names, '-'), { minLength: 1, maxLength: 5 });
+    fc.assert(
+      fc.property(fc.tuple(data, data, data, data, data), template, ([a, b, d, text, g], parts) => {
+        const hostile = {
+          steps: { s: { text } },
+          inputs: { k: 'expanded', c: { d } },
+          locals: { f: { g } },
+          values: { '{input:a}': a, '${inputs.b}': b },
+        };
+        const written: Record<string, string> = {
+          '{input:a}': a,
+          '${inputs.b}': b,
+          '${inputs.c.d}': d,
+          '${steps.s.text}': text,
+          '${f}': JSON.stringify({ g }),
+          '${f.g}': g,
+        };
+        const expected = parts.map((part) => written[part] ?? part).join('');
+        // one reference alone keeps its type
+        const found = resolve([parts.join('')], hostile, []);
+        expect(found).toEqual([parts.join('') === '${f}' ? { g } : expected]);
+      }),
+      { numRuns: 500, seed: 11 },
+    );
   });
 
   test('values without references come back as they are', () => {
