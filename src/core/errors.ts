@@ -116,6 +116,7 @@ const EXIT_BY_CODE = {
   approval_closed: EXIT.denied,
   approval_refused: EXIT.denied,
   approval_required: EXIT.denied,
+  approval_unreachable: EXIT.denied,
   // limits and money
   limit_turns: EXIT.limit,
   limit_tokens: EXIT.limit,

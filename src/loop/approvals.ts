@@ -44,7 +44,8 @@ async function review(run: Run, calls: readonly Validated[]): Promise<readonly R
   const money = await moneyOf(run);
   const reviews = await approvals.review(calls.map((call) => reviewed(call, money)));
   const requested = reviews.flatMap((one) => (one.kind === 'asked' ? [one] : []));
-  await run.conversation.write(...requested.flatMap(({ drafts }) => drafts));
+  const drafts = reviews.flatMap((one) => ('drafts' in one ? one.drafts : []));
+  await run.conversation.write(...drafts);
   if (requested.length > 0) await approvals.publish(requested.map(({ id }) => id));
   for (const [index, one] of reviews.entries()) {
     const call = calls[index];
@@ -131,6 +132,12 @@ export async function runAsked(
   for (let round = 0; round < MAX_ROUNDS; round += 1) {
     if (!found || found.kind === 'allowed') {
       await batch.lanes.run(first, batch.work);
+      return undefined;
+    }
+    if (found.kind === 'unreachable') {
+      const { requested, tool } = first;
+      const code = 'approval_unreachable';
+      await batch.settle(settleUnrun(requested, tool.id, 'blocked', found.reason, code));
       return undefined;
     }
     const { id } = found;

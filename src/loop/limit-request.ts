@@ -1,6 +1,7 @@
 import type { ControlAction } from '../core/hook.ts';
 import type { LimitReached } from '../policy/limits.ts';
 import { CHANGING_TRAITS, errorOutput, type Tool } from '../tools/tool.ts';
+import { note } from './conversation.ts';
 import type { Run } from './run.ts';
 import { moneyOf } from './spend.ts';
 
@@ -39,6 +40,9 @@ export async function requestRaise(
     money: await moneyOf(run),
   };
   const [review] = await approvals.review([call]);
+  if (review?.kind === 'unreachable') {
+    await conversation.write(...review.drafts, note(`warning: ${review.reason}`, { limit, to }));
+  }
   if (review?.kind !== 'asked') return {};
   await conversation.write(...review.drafts);
   await approvals.publish([review.id]);

@@ -162,9 +162,17 @@ export interface CallMoney {
   readonly left: number;
 }
 
-/** `granted`: an earlier decision may cover the call. `asked`: a request, whose drafts are not in the log yet. */
+/**
+ * `granted`: an earlier decision may cover the call. `asked`: a request, whose drafts are not in the log yet. `unreachable`:
+ * no decision could ever be enough, so nobody is asked; the drafts end an earlier request.
+ */
 export type Review =
   | { readonly kind: 'allowed' }
+  | {
+      readonly kind: 'unreachable';
+      readonly reason: string;
+      readonly drafts: readonly EventDraft[];
+    }
   | { readonly kind: 'granted'; readonly id: string }
   | { readonly kind: 'asked'; readonly id: string; readonly drafts: readonly EventDraft[] };
 

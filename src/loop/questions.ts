@@ -63,6 +63,10 @@ async function askPerson(
 ): Promise<QuestionEnd> {
   const { conversation, hooks, stop } = run;
   const [review] = await approvals.review([about]);
+  if (review?.kind === 'unreachable') {
+    const facts = { call_id: about.callId, tool: about.tool.id };
+    await conversation.write(...review.drafts, note(`warning: ${review.reason}`, facts));
+  }
   if (review?.kind !== 'asked') return CANCELLED;
   const { id } = review;
   const facts = {

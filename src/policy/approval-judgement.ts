@@ -119,6 +119,27 @@ function missingKeys(
   return Math.max(...missing, requirements.length === 0 ? 1 : 0);
 }
 
+/** Why no decisions could ever approve or answer a request, with the next step; undefined if some can. */
+export function unreachableReason({
+  requirements,
+  worker_key_id: worker,
+  capability,
+}: Pick<ApprovalRequest, 'requirements' | 'worker_key_id' | 'capability'>): string | undefined {
+  for (const { rule, approvers, quorum } of requirements) {
+    const able = approvers.filter((one) => isAble(one, worker));
+    const keys = new Set(able.map(({ key_id: key }) => key));
+    if (keys.size >= quorum) continue;
+    const excluded = approvers.filter((one) => !able.includes(one)).map(({ name }) => name);
+    const why =
+      excluded.length === 0
+        ? ''
+        : `; ${excluded.join(', ')} may not, because that key runs the thread and four_eyes is set`;
+    const need = `${quorum} ${quorum === 1 ? 'approver' : 'approvers'}`;
+    return `no person can approve this call: ${rule} needs ${need} for ${capability}, and ${keys.size} can decide${why}. Add approvers to agent/approvals.yaml, or run the thread with the key of another person.`;
+  }
+  return undefined;
+}
+
 function isAble({ key_id: key, four_eyes: fourEyes }: Approver, worker: string): boolean {
   return fourEyes !== true || key !== worker;
 }

@@ -190,10 +190,10 @@ describe('a key that may not decide', () => {
 
   it('of the one who runs the thread does not count where four eyes are asked for', async () => {
     const here = await house(calls(marks('mark')));
-    here.policy({
-      approvers: { me: { key: here.key().keyId, four_eyes: true } },
-      rules: [{ tool: 'rye/bash', ask: ['me'] }],
-    });
+    const ada = await here.person('ada');
+    const me = { key: here.key().keyId, four_eyes: true };
+    const approvers = { me, ada: { key: ada.key.keyId } };
+    here.policy({ approvers, rules: [{ tool: 'rye/bash', ask: ['me', 'ada'] }] });
     const asked = await here.asks();
     expect((await here.cli(['approve', asked.id])).code).toBe(4);
     await here.plant(asked.id, await decision(here, asked.id, here.key()));

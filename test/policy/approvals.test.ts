@@ -9,6 +9,7 @@ import {
   decisionProblem,
   exhaustion,
   judgeDecisions,
+  unreachableReason,
 } from '../../src/policy/approval-judgement.ts';
 import {
   type AskedCall,
@@ -202,6 +203,7 @@ describe('judgeDecisions', () => {
     log_head: { bytes: 1, seq: 1, sha256: 'h' },
     preview_sha256: 'v',
   };
+  const need = (approvers: readonly Approver[], quorum = 1) => ({ rule: 'r', approvers, quorum });
   const of = (changes: Partial<ApprovalRequest> = {}) => ({
     request: { ...request, ...changes },
     request_sha256: 'hash',
@@ -267,6 +269,23 @@ describe('judgeDecisions', () => {
       by: 'lead',
       comment: 'no',
     });
+  });
+
+  it.each<readonly [string, Partial<ApprovalRequest>, RegExp | undefined]>([
+    ['two able approvers', {}, undefined],
+    ['one left by four eyes', { worker_key_id: LEAD }, undefined],
+    [
+      'none left by four eyes',
+      { worker_key_id: LEAD, requirements: [need([lead])] },
+      /lead may not/,
+    ],
+    ['two names of one key', { requirements: [need([ada, { ...ada, name: 'a' }], 2)] }, /1 can/],
+    ['one rule of two', { requirements: [need([ada]), need([lead], 2)] }, /2 approvers/],
+    ['nobody', { requirements: [need([])] }, /r needs 1 approver for rye\.execute.* 0 can decide/],
+  ])('%s: a request is reachable or not', (_what, changes, reason) => {
+    const found = unreachableReason({ ...request, ...changes });
+    if (reason === undefined) expect(found).toBeUndefined();
+    else expect(found).toMatch(reason);
   });
 
   it('every requirement needs its own quorum', () => {

@@ -23,6 +23,7 @@ import {
   exhaustion,
   type Judgement,
   judgeDecisions,
+  unreachableReason,
 } from '../../policy/approval-judgement.ts';
 import type { ApprovalPolicy } from '../../policy/approvals.ts';
 import type { StoredApproval } from '../../storage/store.ts';
@@ -173,6 +174,8 @@ export class ApprovalDesk implements ApprovalPort {
     const voided = open ? await this.#close(open, 'voided', CHANGED) : [];
     const granted = await this.#grantFor(now.subject);
     if (granted) return { kind: 'granted', id: granted };
+    const reason = unreachableReason(now.subject);
+    if (reason !== undefined) return { kind: 'unreachable', reason, drafts: voided };
     const requested = await this.#request(now, call);
     const drafts: readonly EventDraft[] = [
       ...voided,
