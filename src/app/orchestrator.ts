@@ -25,7 +25,7 @@ import {
   ThreadsWait,
 } from '../tools/orchestrator/orchestrator.ts';
 
-import type { ToolContext } from '../tools/tool.ts';
+import type { CallContext } from '../tools/tool.ts';
 
 export interface OrchestratorScope {
   readonly env: ThreadEnv;
@@ -149,7 +149,7 @@ function continuingActions(
 async function several(
   env: ThreadEnv,
   { threadIds }: OrchestratorCall,
-  { threadId: callerId }: ToolContext,
+  { threadId: callerId }: CallContext,
 ): Promise<readonly string[]> {
   const { registry } = env.store;
   if (threadIds.length === 0) {
@@ -163,7 +163,7 @@ async function several(
 async function one(
   env: ThreadEnv,
   { threadIds }: OrchestratorCall,
-  { threadId: callerId }: ToolContext,
+  { threadId: callerId }: CallContext,
 ): Promise<string> {
   const [id, ...more] = threadIds;
   if (id === undefined || more.length > 0) {
@@ -179,7 +179,7 @@ async function one(
 async function goOn(
   { env, children }: OrchestratorScope,
   call: OrchestratorCall,
-  context: ToolContext,
+  context: CallContext,
 ): Promise<JsonObject | ThreadsWait> {
   const threadId = await one(env, call, context);
   const [awaited] = context.awaited ?? [];
@@ -191,8 +191,9 @@ async function goOn(
           secrets: {},
           runner: { allow_unsigned: false },
           signal: context.signal,
+          onIdle: context.onIdle,
         })
-      : await children.join(awaited, context.signal);
+      : await children.join(awaited, context.signal, context.onIdle);
   const { thread_id, directive, status, outputs, error, cost, continuation_thread_id } = result;
   if (result.waiting_for !== undefined) {
     const { approvals = [] } = result;

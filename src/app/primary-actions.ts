@@ -40,8 +40,8 @@ export function primaryActions(workspace: Workspace, scope: ToolScope | undefine
       const [awaited] = context.awaited ?? [];
       const result =
         awaited === undefined
-          ? await scope.children.run(request, context.signal)
-          : await scope.children.join(awaited, context.signal);
+          ? await scope.children.run(request, context.signal, context.onIdle)
+          : await scope.children.join(awaited, context.signal, context.onIdle);
       return childOutput(result);
     },
     executeTool: async ({ itemId, parameters }) => {

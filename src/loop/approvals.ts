@@ -46,7 +46,9 @@ async function review(run: Run, calls: readonly Validated[]): Promise<readonly R
   const requested = reviews.flatMap((one) => (one.kind === 'asked' ? [one] : []));
   const drafts = reviews.flatMap((one) => ('drafts' in one ? one.drafts : []));
   await run.conversation.write(...drafts);
-  if (requested.length > 0) await approvals.publish(requested.map(({ id }) => id));
+  // from here on a person may take time
+  const publish = async () => await approvals.publish(requested.map(({ id }) => id));
+  if (requested.length > 0) await run.idle.waits(publish);
   for (const [index, one] of reviews.entries()) {
     const call = calls[index];
     const isNew = one.kind === 'asked' && one.drafts.length > 0;
@@ -69,48 +71,9 @@ function reviewed(
   return { callId: requested.call.call_id, tool, input, need, asks, money };
 }
 
-/** Stops the clock of the duration while all that a batch does is wait for people. */
-export class IdleClock {
-  readonly #spend: Run['spend'];
-  #working = 0;
-  #waiting = 0;
-
-  constructor({ spend }: Pick<Run, 'spend'>) {
-    this.#spend = spend;
-  }
-
-  async works<T>(work: () => Promise<T>): Promise<T> {
-    this.#working += 1;
-    this.#update();
-    try {
-      return await work();
-    } finally {
-      this.#working -= 1;
-      this.#update();
-    }
-  }
-
-  async waits<T>(wait: () => Promise<T>): Promise<T> {
-    this.#waiting += 1;
-    this.#update();
-    try {
-      return await wait();
-    } finally {
-      this.#waiting -= 1;
-      this.#update();
-    }
-  }
-
-  #update(): void {
-    if (this.#waiting > 0 && this.#working === 0) this.#spend.pause();
-    else this.#spend.goOn();
-  }
-}
-
-/** The lanes, the clock and the results of a batch. */
+/** The lanes and the results of a batch. */
 export interface BatchWork {
   readonly lanes: Lanes;
-  readonly idle: IdleClock;
   /** Runs a call and settles it. */
   readonly work: (call: Validated) => Promise<void>;
   readonly settle: (settled: Settled) => Promise<void>;
@@ -144,7 +107,7 @@ export async function runAsked(
     const ready: Validated | Settled | 'waiting' =
       found.kind === 'granted'
         ? first
-        : await batch.idle.waits(async () => await decided(run, approvals, { id, call: first }));
+        : await run.idle.waits(async () => await decided(run, approvals, { id, call: first }));
     if (ready === 'waiting') return { call: block, approvalId: id };
     if (ready.stage === 'settled') {
       await batch.settle(ready);

@@ -12,7 +12,7 @@ import {
 } from '../core/message.ts';
 import { type AwaitedCall, openDrafts } from '../log/open-calls.ts';
 import type { AwaitedThreads } from '../tools/tool.ts';
-import { IdleClock, reviewCalls, runAsked, type Waiting } from './approvals.ts';
+import { reviewCalls, runAsked, type Waiting } from './approvals.ts';
 import { admit, notStarted } from './gates.ts';
 import { aboutCall, answerFailure, shaped } from './handlers.ts';
 import { Lanes } from './lanes.ts';
@@ -137,10 +137,9 @@ async function runReady(
     const later = [...asked.map(({ call }) => call.requested), ...(returning ? [returning] : [])];
     await results.defer(later.map(({ position }) => position));
   }
-  const idle = new IdleClock(run);
   const parked: Parked[] = [];
   const work = async (validated: Validated): Promise<void> =>
-    await idle.works(async () => {
+    await run.idle.works(validated.requested.call.call_id, async () => {
       const isBegun = validated.awaited !== undefined;
       const end = isBegun || mayBegin() ? await perform(run, validated) : notBegun(validated);
       if (end.stage === 'settled') return await settle(end);
@@ -149,7 +148,7 @@ async function runReady(
       await results.defer(later.map(({ position }) => position));
     });
   const freely = [...begun, ...free].map((call) => lanes.run(call, work));
-  const decided = asked.map(async (one) => await runAsked(run, one, { lanes, idle, work, settle }));
+  const decided = asked.map(async (one) => await runAsked(run, one, { lanes, work, settle }));
   const waiting = await allOf(freely, decided);
   if (waiting.length + parked.length === 0) return undefined;
   const open = [

@@ -45,8 +45,8 @@ export async function requestRaise(
   }
   if (review?.kind !== 'asked') return {};
   await conversation.write(...review.drafts);
-  await approvals.publish([review.id]);
   spend.pause();
+  await approvals.publish([review.id]);
   const verdict = await approvals.wait(review.id, stop.cancelSignal);
   spend.goOn();
   if (verdict.kind === 'waiting') return { waiting: [review.id] };

@@ -164,7 +164,7 @@ export interface CallMoney {
 
 /**
  * `granted`: an earlier decision may cover the call. `asked`: a request, whose drafts are not in the log yet. `unreachable`:
- * no decision could ever be enough, so nobody is asked; the drafts end an earlier request.
+ * no decision could ever be enough, so no person is asked; the drafts end an earlier request.
  */
 export type Review =
   | { readonly kind: 'allowed' }
@@ -320,6 +320,8 @@ export interface LoopPorts {
   readonly inbox?: InboxPort;
   /** Absent: no call asks. */
   readonly approvals?: ApprovalPort;
+  /** Called when all that the run does is wait for people, and when it works again. */
+  readonly onIdle?: (isIdle: boolean) => void;
   /** Called before each turn, never within one: brings the offered tools up to date. What it gives is recorded. */
   refreshTools?(): Promise<readonly EventDraft[]>;
   /** Called once for each answer, and ends the earlier answer's watcher. The watcher calls `record` with drafts for the log. */

@@ -24,7 +24,7 @@ export function askerOf(run: Run, call: Asking): NonNullable<CallContext['ask']>
     const { approvals } = run.ports;
     if (approvals && (await approvals.waitsInline())) {
       const about = await requestOf(run, call, { question, number: asked });
-      return await askPerson(run, approvals, { about, signal });
+      return await askPerson(run, approvals, { about, callId: call.callId, signal });
     }
     await run.conversation.write(unasked(call, question));
     return CANCELLED;
@@ -56,10 +56,17 @@ async function requestOf(
   };
 }
 
+/** A question of a call that runs. */
+interface Asked {
+  readonly about: ReviewedCall;
+  readonly callId: string;
+  readonly signal: AbortSignal;
+}
+
 async function askPerson(
   run: Run,
   approvals: ApprovalPort,
-  { about, signal }: { readonly about: ReviewedCall; readonly signal: AbortSignal },
+  { about, callId, signal }: Asked,
 ): Promise<QuestionEnd> {
   const { conversation, hooks, stop } = run;
   const [review] = await approvals.review([about]);
@@ -77,9 +84,11 @@ async function askPerson(
     input: about.input,
   };
   await conversation.write(...review.drafts);
-  await approvals.publish([id]);
-  await hooks.observe('approval_requested', facts);
-  const verdict = await approvals.wait(id, signal);
+  const verdict = await run.idle.waitsInside(callId, async () => {
+    await approvals.publish([id]);
+    await hooks.observe('approval_requested', facts);
+    return await approvals.wait(id, signal);
+  });
   if (verdict.kind === 'waiting' || verdict.kind === 'approved') {
     const reason = signal.aborted ? 'the call that asked has ended' : 'no person answered in time';
     await conversation.write(...(await approvals.withdraw([id], reason)));

@@ -6,6 +6,7 @@ import { type Behavior, parseBehavior } from './behavior.ts';
 import { CallHistory } from './call-history.ts';
 import { Conversation } from './conversation.ts';
 import { Hooks } from './hooks.ts';
+import { IdleClock } from './idle-clock.ts';
 import { Outbox } from './outbox.ts';
 import type { Ending, LoopPorts } from './ports.ts';
 import { Models, Spend } from './spend.ts';
@@ -24,6 +25,7 @@ export interface Run {
   readonly outbox: Outbox;
   readonly conversation: Conversation;
   readonly spend: Spend;
+  readonly idle: IdleClock;
   readonly models: Models;
   readonly calls: CallHistory;
   readonly progress: Progress;
@@ -52,6 +54,7 @@ export function createRun(plan: ThreadPlan, ports: LoopPorts, signal: AbortSigna
     outbox,
     conversation,
     spend,
+    idle: new IdleClock(spend),
     models,
     calls,
     progress,

@@ -26,7 +26,7 @@ const MAX_ESCALATIONS = 10;
 /** Usage of a run against its limits: turns, tokens, money and time. Includes the thread's usage before the run. */
 export class Spend {
   readonly answerRatio = new AnswerRatio();
-  readonly #ports: Pick<LoopPorts, 'budget' | 'clock' | 'parentLimits'>;
+  readonly #ports: Pick<LoopPorts, 'budget' | 'clock' | 'parentLimits' | 'onIdle'>;
   readonly #stop: Stop;
   #startedMs: number;
   /** When the clock of the duration was stopped; undefined while it runs. */
@@ -120,6 +120,7 @@ export class Spend {
     if (this.#pausedMs !== undefined) return;
     this.#pausedMs = this.#ports.clock.monotonic();
     this.#stop.arm(Number.POSITIVE_INFINITY);
+    this.#ports.onIdle?.(true);
   }
 
   /** Starts the clock of the duration again where it was stopped. */
@@ -128,6 +129,7 @@ export class Spend {
     this.#startedMs += this.#ports.clock.monotonic() - this.#pausedMs;
     this.#pausedMs = undefined;
     this.#armDeadline();
+    this.#ports.onIdle?.(false);
   }
 
   /** Reports the money spent so far to the budget. */

@@ -259,6 +259,7 @@ async function callTool(
     signal,
     ...(awaited ? { awaited } : {}),
     ask: askerOf(run, { callId, tool, need }),
+    onIdle: (isIdle) => run.idle.note(callId, isIdle),
     progress: (text) => {
       left -= text.length;
       if (left < 0 || ended.aborted || run.outbox.isFull) return;

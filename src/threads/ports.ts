@@ -154,14 +154,21 @@ export interface ToolSession {
 /** The `custom_type` of entries that tell a model that a server has changed its tools. */
 export const TOOLS_CHANGED_ENTRY = 'tools_changed';
 
-export type RunChild = (request: SpawnRequest, signal: AbortSignal) => Promise<ThreadResult>;
+/** Called when all that a child does is wait for people, and when it works again. */
+export type OnIdle = (isIdle: boolean) => void;
+
+export type RunChild = (
+  request: SpawnRequest,
+  signal: AbortSignal,
+  onIdle?: OnIdle,
+) => Promise<ThreadResult>;
 
 /** The children of a running thread. */
 export interface SessionChildren {
   /** Runs a child to its end in this process. */
   readonly run: RunChild;
   /** Continues to wait for a child that {@link run} left because it waits for people. */
-  readonly join: (threadId: string, signal: AbortSignal) => Promise<ThreadResult>;
+  readonly join: (threadId: string, signal: AbortSignal, onIdle?: OnIdle) => Promise<ThreadResult>;
   /** Starts a child in another process. */
   readonly launch: (request: SpawnRequest) => Promise<LaunchedThread>;
   /** Starts a tool in another process, as a thread whose id is a UUID. */

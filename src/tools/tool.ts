@@ -61,6 +61,8 @@ export interface CallContext extends ToolContext {
    * signal withdraws it. Absent: no person can be asked.
    */
   ask?(question: Question, signal: AbortSignal): Promise<QuestionEnd>;
+  /** Called when all that the call does is wait for people, and when it works again: no limit counts that time. */
+  readonly onIdle?: (isIdle: boolean) => void;
 }
 
 /** The end of a question that a running call asked. */
@@ -183,7 +185,7 @@ interface ToolDefinition<P, R> extends Omit<Tool, 'inputSchema' | 'execute'> {
   readonly properties: P;
   readonly required?: readonly R[];
   /** Gets a validated input. Expected failures may be thrown as a RyeError. */
-  readonly run: (input: ObjectOf<P, R>, context: ToolContext) => ToolOutput | Promise<ToolOutput>;
+  readonly run: (input: ObjectOf<P, R>, context: CallContext) => ToolOutput | Promise<ToolOutput>;
 }
 
 /** Returns a tool of rye itself; `run` gets an input of the type that the properties declare. */

@@ -4,7 +4,7 @@ import type { EventDraft, LogEvent, UnknownEvent } from '../../core/events.ts';
 import { compact, type JsonObject } from '../../core/json.ts';
 import { isFinal, type ThreadRecord, type ThreadResult } from '../../core/thread.ts';
 import type { Registry } from '../../storage/store.ts';
-import type { LaunchedThread, SpawnRequest } from '../ports.ts';
+import type { LaunchedThread, OnIdle, SpawnRequest } from '../ports.ts';
 import type { HookRunner } from '../run/hook-runner.ts';
 import type { Recorder } from '../run/recorder.ts';
 import type { StartedThread } from '../run/start.ts';
@@ -21,6 +21,7 @@ export interface ChildWatch {
   /** Called when the child exists, before it runs. */
   readonly onStarted: (started: StartedChild) => void;
   readonly onEvent: ((event: LogEvent | UnknownEvent) => void) | undefined;
+  readonly onIdle: OnIdle | undefined;
 }
 
 /** The end of a child's run, or its wait for people. */
@@ -99,19 +100,20 @@ export class Children {
   }
 
   /** Runs a child in this process; its events reach the parent's stream as `child.<type>`. */
-  async run(request: SpawnRequest, signal: AbortSignal): Promise<ThreadResult> {
-    const result = await this.runForHook(request, signal);
+  async run(request: SpawnRequest, signal: AbortSignal, onIdle?: OnIdle): Promise<ThreadResult> {
+    const result = await this.runForHook(request, signal, onIdle);
     if (result.waiting_for === undefined) await this.#observe(endOf(result));
     return result;
   }
 
   /** Continues to wait for a child that waited for people when the run that started it was suspended. */
-  async join(threadId: string, signal: AbortSignal): Promise<ThreadResult> {
+  async join(threadId: string, signal: AbortSignal, onIdle?: OnIdle): Promise<ThreadResult> {
     const { starter, onEvent } = this.#options;
     this.#attended.add(threadId);
     const { result, run } = await starter.join(threadId, {
       signal,
       onEvent: onEvent && ((event) => onEvent(bubble(event))),
+      onIdle,
     });
     await this.#returned(threadId, result, run);
     if (result.waiting_for === undefined) await this.#observe(endOf(result));
@@ -119,7 +121,11 @@ export class Children {
   }
 
   /** As {@link run}, without `child_finished` hooks: a hook's own child must not start the hook again. */
-  async runForHook(request: SpawnRequest, signal: AbortSignal): Promise<ThreadResult> {
+  async runForHook(
+    request: SpawnRequest,
+    signal: AbortSignal,
+    onIdle?: OnIdle,
+  ): Promise<ThreadResult> {
     const { starter, parent, onEvent } = this.#options;
     const result = await starter.run(request, parent, {
       signal,
@@ -128,6 +134,7 @@ export class Children {
         this.#started(started);
       },
       onEvent: onEvent && ((event) => onEvent(bubble(event))),
+      onIdle,
     });
     await this.#returned(result.thread_id, result, 1);
     return result;

@@ -14,7 +14,7 @@ import {
   type RunnerOptions,
   secretsOf,
 } from '../family/spawn.ts';
-import type { Preparing, SpawnRequest, ThreadEnv } from '../ports.ts';
+import type { OnIdle, Preparing, SpawnRequest, ThreadEnv } from '../ports.ts';
 import { type PreparedThread, prepareThread } from '../prepare/prepare.ts';
 import type { PrepareRequest } from '../prepare/request.ts';
 import { prepareToolRun } from '../prepare/tool-run.ts';
@@ -83,20 +83,21 @@ function childStarter(
 ): ChildStarter {
   const options = { allow_unsigned: runner.allow_unsigned };
   return {
-    run: async (request, parent, { signal, onStarted, onEvent }) =>
+    run: async (request, parent, { signal, onStarted, onEvent, onIdle }) =>
       await runDirective(env, {
         prepare: prepareChild(request, parent.threadId),
         signal,
         onStarted,
         onEvent,
+        onIdle,
         attention,
         runner: options,
       }),
-    join: async (threadId, { signal, onEvent }) =>
+    join: async (threadId, { signal, onEvent, onIdle }) =>
       await joinThread(env, threadId, {
         signal,
         resume: async () => {
-          const resumed = { threadId, signal, onEvent, attention, secrets: {} };
+          const resumed = { threadId, signal, onEvent, onIdle, attention, secrets: {} };
           return await runResumed(env, { ...resumed, runner: options });
         },
       }),
@@ -152,6 +153,7 @@ export async function runLaunched(
 export interface ResumedRun extends ResumeRequest {
   readonly signal?: AbortSignal | undefined;
   readonly onEvent?: ((event: LogEvent | UnknownEvent) => void) | undefined;
+  readonly onIdle?: OnIdle | undefined;
   readonly attention?: ApprovalAttention | undefined;
   /** Options of its children in other processes. */
   readonly runner: RunnerOptions;
@@ -159,7 +161,7 @@ export interface ResumedRun extends ResumeRequest {
 
 /** Resumes a thread and runs it to its end in this process. */
 export async function runResumed(env: ThreadEnv, request: ResumedRun): Promise<ThreadResult> {
-  const { runner, signal, onEvent, attention, ...resume } = request;
+  const { runner, signal, onEvent, onIdle, attention, ...resume } = request;
   const isAttended = attention !== undefined;
   const { started, conversation, release } = await prepareResume(env, { ...resume, isAttended });
   const names = started.plan.secret_inputs;
@@ -169,6 +171,7 @@ export async function runResumed(env: ThreadEnv, request: ResumedRun): Promise<T
       secrets: Object.fromEntries(given),
       signal,
       onEvent,
+      onIdle,
       attention,
       children: childStarter(env, runner, attention),
       conversation,

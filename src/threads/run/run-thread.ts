@@ -15,7 +15,7 @@ import type { LogWriter } from '../../storage/store.ts';
 import { afterEnd } from '../family/cancel.ts';
 import type { ChildStarter } from '../family/children.ts';
 import { carriedEntries, childEnds, predecessorsOf } from '../family/delivery-log.ts';
-import type { ThreadEnv } from '../ports.ts';
+import type { OnIdle, ThreadEnv } from '../ports.ts';
 import { joinChain, type Successor, startHandoff } from '../recovery/successor.ts';
 import { headerOf } from '../thread-document.ts';
 import { type ApprovalAttention, ApprovalDesk } from './approvals.ts';
@@ -42,6 +42,7 @@ export interface RunOptions {
   readonly wrapProvider?: ((provider: ModelProvider) => ModelProvider) | undefined;
   /** A person or program that may decide about calls while the thread and its children run. */
   readonly attention?: ApprovalAttention | undefined;
+  readonly onIdle?: OnIdle | undefined;
   /** Starts children; given by the caller, so that runs can nest. */
   readonly children: ChildStarter;
   /** The start of the conversation; by default the directive's first message. */
@@ -305,6 +306,7 @@ class ThreadRun {
         pending: opening.pending,
         spent: this.#conversation?.spent,
         handlers: env.handlers,
+        onIdle: this.#options.onIdle,
         refreshTools: tools.refresh,
       }),
       provider,

@@ -2,10 +2,10 @@ import { isJsonObject, type JsonObject, type JsonValue } from '../../core/json.t
 import {
   type AwaitedThreads,
   builtinTool,
+  type CallContext,
   CHANGING_TRAITS,
   type FromSchema,
   type Tool,
-  type ToolContext,
   textOutput,
   waitingOutput,
 } from '../tool.ts';
@@ -60,7 +60,7 @@ export class ThreadsWait {
 export type OrchestratorActions = Readonly<
   Record<
     Operation,
-    (call: OrchestratorCall, context: ToolContext) => Promise<JsonObject | ThreadsWait>
+    (call: OrchestratorCall, context: CallContext) => Promise<JsonObject | ThreadsWait>
   >
 >;
 
@@ -157,7 +157,7 @@ export interface MessageCall {
 }
 
 /** Queues the message through the threads room. */
-export type SendMessage = (call: MessageCall, context: ToolContext) => Promise<JsonObject>;
+export type SendMessage = (call: MessageCall, context: CallContext) => Promise<JsonObject>;
 
 /** `rye/agent/threads/send_message` sends a message to the thread that started this one, or to one below it. */
 export function createSendMessageTool(send: SendMessage): Tool {

@@ -5,6 +5,7 @@ import type { JsonObject } from '../../core/json.ts';
 import { LIMIT_NAMES, type PartialLimits } from '../../core/limits.ts';
 import {
   builtinTool,
+  type CallContext,
   CHANGING_TRAITS,
   errorOutput,
   READING_TRAITS,
@@ -38,7 +39,7 @@ export interface SearchCall {
 
 /** Implements the primary actions on top of the threads and items rooms. A RyeError becomes an error output. */
 export interface PrimaryActions {
-  executeDirective(call: ExecuteDirectiveCall, context: ToolContext): Promise<ToolOutput>;
+  executeDirective(call: ExecuteDirectiveCall, context: CallContext): Promise<ToolOutput>;
   /** Starts a tool in a separate process. */
   executeTool(
     call: Pick<ExecuteDirectiveCall, 'itemId' | 'parameters'>,
