@@ -57,22 +57,8 @@ export const branch = defineCommand({
   ],
   run: async (call) => {
     const { args, options, io } = call;
-    const { at, message, run, refresh, files, force } = options;
-    if (at === undefined) {
-      throw new RyeError('usage', 'missing option --at ENTRY', {
-        hint: 'List the entries with: rye threads entries <id>',
-      });
-    }
-    if (refresh && !run) {
-      throw new RyeError('usage', '--refresh needs --run', {
-        hint: 'Add --run, or refresh the thread later: rye threads resume <id> --refresh',
-      });
-    }
-    if (force && !files) {
-      throw new RyeError('usage', '--force needs --files', {
-        hint: 'A branch alone changes no files.',
-      });
-    }
+    assertFitting(options);
+    const { at, message, run, refresh, files } = options;
     const signal = io.cancellation();
     return await withRye(call, async (rye) => {
       const asked = await rye.threads.resolveId(args.id);
@@ -80,11 +66,12 @@ export const branch = defineCommand({
       // with --run the resume brings the message; at the root it takes the place of the opening one
       const isResumed = run && at !== 'root';
       const request = { ...options, at, message: isResumed ? undefined : message };
-      // first, because it can refuse
-      const undone = files ? await rye.trees.undoFiles(id, { to: at, force }) : undefined;
+      if (files) await assertUndoable(rye, id, request);
       const moved = options.new
         ? await fork(rye, id, request)
         : await rewind(rye, id, request, signal);
+      // last, because a branch that is refused must leave the files as they are
+      const undone = files ? await rye.trees.undoFiles(id, undoOf(request)) : undefined;
       const branched: Branched = { ...moved, ...(undone ? { files: undone } : {}) };
       const { thread_id: threadId } = branched;
       if (run) {
@@ -98,6 +85,53 @@ export const branch = defineCommand({
     });
   },
 });
+
+/** Refuses options that do not fit together. */
+function assertFitting(
+  options: Partial<ValuesOf<typeof BRANCH_OPTIONS>>,
+): asserts options is BranchRequest {
+  const { at, run, refresh, files, force, summary, instructions, threadId } = options;
+  if (at === undefined) {
+    throw new RyeError('usage', 'missing option --at ENTRY', {
+      hint: 'List the entries with: rye threads entries <id>',
+    });
+  }
+  if (refresh && !run) {
+    throw new RyeError('usage', '--refresh needs --run', {
+      hint: 'Add --run, or refresh the thread later: rye threads resume <id> --refresh',
+    });
+  }
+  if (force && !files) {
+    throw new RyeError('usage', '--force needs --files', {
+      hint: 'A branch alone changes no files.',
+    });
+  }
+  if (threadId !== undefined && !options.new) {
+    throw new RyeError('usage', '--thread-id needs --new', {
+      hint: 'Add --new to copy the path into a new thread.',
+    });
+  }
+  if (summary !== undefined && options.new) {
+    throw new RyeError('usage', '--summary cannot be combined with --new: the copy has one branch');
+  }
+  if (instructions !== undefined && summary !== true) {
+    throw new RyeError('usage', '--instructions needs --summary without a text');
+  }
+}
+
+type UndoOptions = Parameters<Rye['trees']['undoFiles']>[1];
+
+function undoOf({ at, force }: BranchRequest): UndoOptions {
+  return { to: at, force: force === true };
+}
+
+/** Throws what an undo would throw, before anything has changed. */
+async function assertUndoable({ trees }: Rye, id: string, request: BranchRequest): Promise<void> {
+  const { files } = await trees.undoFiles(id, { ...undoOf(request), dryRun: true });
+  const isRefused = files.some(({ problem }) => problem !== undefined);
+  // it restores none of the files if it can't restore all of them
+  if (isRefused && request.force !== true) await trees.undoFiles(id, undoOf(request));
+}
 
 /** Returns the thread of a session that has an entry; the conversation continues in the last one. */
 async function threadAt(
@@ -140,9 +174,6 @@ async function rewind(
 
 async function fork({ trees }: Rye, id: string, request: BranchRequest): Promise<Branched> {
   const { at, threadId, label, message } = request;
-  if (summaryOf(request) !== undefined) {
-    throw new RyeError('usage', '--summary cannot be combined with --new: the copy has one branch');
-  }
   const { thread_id } = await trees.extract(id, compact({ at, threadId }));
   const target = at === 'root' ? undefined : (await trees.entry(id, at)).id;
   if (label !== undefined && target !== undefined) await trees.label(thread_id, target, label);

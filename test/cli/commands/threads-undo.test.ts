@@ -96,3 +96,42 @@ it('branch --files goes back in the conversation and in the files', async () => 
   const alone = await rye(['threads', 'branch', 't', '--at', at, '--force']);
   expect([alone.code, alone.stderr]).toEqual([2, expect.stringContaining('--files')]);
 });
+
+it.each([
+  [['--new', '--thread-id', 't'], 'thread_id_taken'],
+  [['--new', '--thread-id', '../x'], 'invalid_thread_id'],
+  [['--new', '--summary'], 'usage'],
+  [['--thread-id', 'other'], 'usage'],
+  [['--instructions', 'Be short.'], 'usage'],
+])(
+  'branch --files %j is refused before a file, the log or a thread changes',
+  async (more, code) => {
+    const { json, rye, get } = await desk();
+    const { entries } = await json(['threads', 'entries', 't', '--filter', 'all']);
+    const all = entries as readonly { id: string; kind: string }[];
+    const at = all.find(({ kind }) => kind === 'tool_result')?.id ?? '';
+    const refused = await rye(['threads', 'branch', 't', '--at', at, '--files', ...more]);
+    expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining(`[${code}]`)]);
+    expect([get('old.txt'), get('new/file.txt')]).toEqual(['two', 'new']);
+    expect((await json(['threads', 'entries', 't', '--filter', 'all']))['entries']).toEqual(
+      entries,
+    );
+    expect((await json(['threads', 'list']))['threads']).toHaveLength(1);
+  },
+);
+
+it('branch --files --new refuses a changed file before it copies, and then restores with --force', async () => {
+  const { json, rye, get, put } = await desk();
+  put('old.txt', 'mine');
+  const branch = ['threads', 'branch', 't', '--at', 'root', '--new', '--files'];
+  const refused = await rye(branch);
+  expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('[file_changed]')]);
+  expect([get('old.txt'), get('new/file.txt')]).toEqual(['mine', 'new']);
+  expect((await json(['threads', 'list']))['threads']).toHaveLength(1);
+  expect(await json([...branch, '--force', '--thread-id', 'copy'])).toMatchObject({
+    thread_id: 'copy',
+    branched_from: 't',
+    files: { to_entry: null },
+  });
+  expect([get('old.txt'), get('new/file.txt')]).toEqual(['original', null]);
+});
