@@ -6,8 +6,8 @@ import type { ResumeThreadRequest } from '../../app/api/threads.ts';
 import { RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import type { ThreadResult } from '../../core/thread.ts';
-import { type Argument, argument, defineCommand, flag, text } from '../command.ts';
-import { readNamedFile, readSchema } from '../input.ts';
+import { type Argument, argument, defineCommand, flag, number, text } from '../command.ts';
+import { readLimits, readNamedFile, readSchema } from '../input.ts';
 import type { Io } from '../io.ts';
 import { lastSession, messageLimits, nothingToContinue } from '../last-thread.ts';
 import { READ_ONLY_TOOLS, readOnlyTools } from '../read-only-tools.ts';
@@ -38,6 +38,7 @@ export const ask = defineCommand({
     schema: text('SCHEMA', 'JSON Schema of the answer, as JSON or a file; prints JSON'),
     model: text('MODEL', 'Model ID or tier'),
     provider: text('PROVIDER', 'Provider of the model'),
+    maxBudgetUsd: number('USD', 'Spend at most this; below the limit of the directive'),
     continue: flag('Ask it in the last thread of `rye ask`, which knows the earlier answers'),
   },
   examples: [
@@ -48,7 +49,8 @@ export const ask = defineCommand({
   ],
   run: async (call) => {
     const { args, options, io } = call;
-    const { model, provider } = options;
+    const { model, provider, maxBudgetUsd } = options;
+    const limits = readLimits([], undefined, maxBudgetUsd);
     const question = args.question.trim();
     if (question === '' || question === '-') {
       throw new RyeError('usage', 'the question is missing', {
@@ -67,7 +69,9 @@ export const ask = defineCommand({
       }
       const message = [question, context].filter((part) => part !== '').join('\n\n');
       const continued = await showThread(call, output, (subscriber) =>
-        withRye(call, (rye) => continueLast(rye, { ...subscriber, message, model, provider })),
+        withRye(call, (rye) =>
+          continueLast(rye, { ...subscriber, message, model, provider, limits }).catch(inAskWords),
+        ),
       );
       return exitCodeOfResult(continued);
     }
@@ -78,21 +82,23 @@ export const ask = defineCommand({
       outputSchema,
       model,
       provider,
+      limits,
       parentThreadId: io.env['RYE_PARENT_THREAD_ID'] || undefined,
     });
     const result = await showThread(call, output, (subscriber) =>
-      withRye(call, (rye) => rye.threads.execute({ ...request, ...subscriber })),
+      withRye(call, (rye) => rye.threads.execute({ ...request, ...subscriber }).catch(inAskWords)),
     );
     return exitCodeOfResult(result);
   },
 });
 
-/** Asks in the last thread, with the turns, tokens and time of a new one and the rest of its budget. */
+/** Asks in the last thread, with the turns, tokens and time of a new one and the rest of its budget, or less. */
 async function continueLast(
   rye: Rye,
   {
     model,
     provider,
+    limits: given,
     ...request
   }: Omit<ResumeThreadRequest, 'threadId'> & {
     readonly model: string | undefined;
@@ -101,9 +107,19 @@ async function continueLast(
 ): Promise<ThreadResult> {
   const threadId = await lastSession(rye, DIRECTIVE);
   if (threadId === undefined) throw nothingToContinue('rye ask "What is this?"', DIRECTIVE);
-  const limits = messageLimits(await rye.threads.show(threadId));
+  const limits = { ...messageLimits(await rye.threads.show(threadId)), ...given };
   if (model !== undefined) await rye.trees.changeModel(threadId, compact({ model, provider }));
   return await rye.recovery.resume({ ...request, threadId, limits });
+}
+
+/** Throws the refusal of a budget with the options that `rye ask` has. */
+function inAskWords(error: unknown): never {
+  if (!(error instanceof RyeError) || error.code !== 'raise_limits_required') throw error;
+  const { granted } = error.details ?? {};
+  throw new RyeError(error.code, error.message, {
+    hint: `Pass at most --max-budget-usd ${String(granted)}. A question that needs more: rye run ${DIRECTIVE} --input question=TEXT --max-budget-usd USD --raise-limits`,
+    details: error.details,
+  });
 }
 
 /** Returns the text of the files and of standard input, each in an element that names its source. */

@@ -54,6 +54,26 @@ describe('rye ask', () => {
     expect(prompt).toContain('<stdin>\\na diff\\n</stdin>');
   });
 
+  it('spends at most what --max-budget-usd allows, which only lowers the limit', async () => {
+    const spent = await rye(['ask', 'Cheap?', '--max-budget-usd', '0.000001']);
+    expect([spent.code, spent.out, spent.err]).toEqual([
+      5,
+      '',
+      expect.stringMatching(/\$0\.000001.*\[limit_spend\]/),
+    ]);
+    expect(bodies).toEqual([]);
+    const raised = await rye(['ask', 'Dear?', '--max-budget-usd', '9']);
+    expect([raised.code, raised.out]).toEqual([4, '']);
+    expect(raised.err).toMatch(/spend=9 is above the 0\.25 .*\[raise_limits_required\]/);
+    expect(raised.err).toContain('hint: Pass at most --max-budget-usd 0.25.');
+    const wrong = await rye(['ask', 'How much?', '--max-budget-usd', '-1']);
+    expect([wrong.code, wrong.out]).toEqual([2, '']);
+    expect(await rye(['ask', 'Fine?', '--max-budget-usd', '0.2'])).toMatchObject({ out: '42\n' });
+    const more = ['ask', '--continue', 'And now?', '--max-budget-usd'];
+    expect((await rye([...more, '0.000001'])).code).toBe(5);
+    expect(await rye([...more, '0.2'])).toMatchObject({ code: 0, out: '42\n' });
+  });
+
   it('refuses missing, binary and too large files before anything costs', async () => {
     mkdirSync(path.join(lab.project, 'folder'), { recursive: true });
     writeFileSync(path.join(lab.project, 'binary'), Buffer.from([0, 255, 1]));
