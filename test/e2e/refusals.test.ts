@@ -24,7 +24,9 @@ it('the error of a step that a hook refused names the hook and how to find it', 
   const here = await withHook();
   const { code, stderr } = await here.rye(['run', 'hello']);
   expect(code).toBe(1);
-  expect(stderr).toMatch(/✗ rye\/core\/greet blocked .*: greetings are off \(hook private_files\)/);
+  expect(stderr).toMatch(
+    /✗ rye\/core\/greet who=.* blocked .*: greetings are off \(hook private_files\)/,
+  );
   expect(stderr).toMatch(/^rye: step .*greetings are off \(hook private_files\) \[tool_failed\]$/m);
   expect(stderr).toContain('hint: See where the hook is: rye hooks list');
   const listed = await here.rye(['hooks', 'list']);
@@ -42,6 +44,29 @@ it('a model reads the refusal of a hook without the name of the hook', async () 
   await here.rye(['run', 'hello', '--provider', 'anthropic'], { env });
   const asked = JSON.stringify(server.requests[1]?.body.messages.at(-1));
   expect(asked).toContain('Blocked: greetings are off"');
+});
+
+it('in a pipe, the end of each call names its input', async () => {
+  const here = await workspace();
+  writeFileSync(path.join(here.project, 'notes.txt'), 'Notes.\n');
+  const server = await startWireServer([
+    calls(
+      toolUse('rye_file_system_read', { path: 'notes.txt' }, 'toolu_a'),
+      toolUse('rye_file_system_read', { path: 'nope.txt' }, 'toolu_b'),
+      toolUse('rye_file_system_read', { path: '/etc/passwd' }, 'toolu_c'),
+    ),
+    reply('Read.'),
+  ]);
+  onTestFinished(() => server.close());
+  const env = { ANTHROPIC_API_KEY: 'k', ANTHROPIC_BASE_URL: server.url };
+  const { code, stdout, stderr } = await here.rye(
+    ['run', 'rye/core/ask', '--input', 'question=What is in them?'],
+    { env },
+  );
+  expect([code, stdout]).toEqual([0, 'Read.\n']);
+  expect(stderr).toMatch(/^✓ rye\/file-system\/read path=notes\.txt \S+$/m);
+  expect(stderr).toMatch(/^✗ rye\/file-system\/read path=nope\.txt error \S+/m);
+  expect(stderr).toMatch(/^✗ rye\/file-system\/read path=\/etc\/passwd error \S+/m);
 });
 
 it('a run that reached a limit ends with a command that resumes it', async () => {

@@ -1,6 +1,7 @@
 import { isSecurityWarning } from '../../core/errors.ts';
 import type { EventPayloads, EventType, LogEvent, UnknownEvent } from '../../core/events.ts';
 import { type JsonObject, toText } from '../../core/json.ts';
+import { toolCallsOf } from '../../core/message.ts';
 import { formatSeconds, formatUsd } from '../../core/usage.ts';
 import { oneLine, truncate } from '../terminal-text.ts';
 
@@ -68,6 +69,35 @@ export function progressLine(event: LogEvent | UnknownEvent): ProgressLine | und
   const format = Object.hasOwn(formats, type) ? formats[type] : undefined;
   const line = format?.(event.payload as never);
   return line && { tone: line.tone, text: oneLine(line.text) };
+}
+
+/**
+ * Formats the events of a running thread like {@link runLine}. The end of a call names its input: of several calls that run
+ * at once, a reader has to know which one failed.
+ */
+export function runLines(): (event: LogEvent | UnknownEvent) => ProgressLine | undefined {
+  const inputs = new Map<string, string>();
+  return (event) => {
+    for (const { call_id: id, input } of callsOf(event)) inputs.set(id, summarize(input));
+    const line = runLine(event);
+    const settled = payloadOf(event, 'tool_settled');
+    if (line === undefined || settled === undefined) return line;
+    const input = inputs.get(settled.call_id) ?? '';
+    inputs.delete(settled.call_id);
+    const mark = `${line.text.slice(0, 2)}${oneLine(settled.tool)}`;
+    if (input === '' || !line.text.startsWith(mark)) return line;
+    return { tone: line.tone, text: `${mark} ${input}${line.text.slice(mark.length)}` };
+  };
+}
+
+/** Returns the calls that an event makes known. A call that is refused has no start: only the answer has its input. */
+function callsOf(
+  event: LogEvent | UnknownEvent,
+): readonly Pick<EventPayloads['tool_call_start'], 'call_id' | 'input'>[] {
+  const started = payloadOf(event, 'tool_call_start');
+  if (started) return [started];
+  const message = payloadOf(event, 'message')?.message;
+  return message?.role === 'assistant' ? toolCallsOf(message) : [];
 }
 
 /** Formats an event of a running thread; undefined if stderr has already shown it as a notice. */

@@ -9,13 +9,14 @@ import { ResultCollector } from '../result-document.ts';
 import { type Colors, neutralize } from '../terminal-text.ts';
 import { withWarnings } from '../warnings.ts';
 import { nextLine } from './outcome.ts';
-import { runLine, type Tone } from './progress-line.ts';
+import { runLines, type Tone } from './progress-line.ts';
 
 /** Renders text for a log file or a pipe: short progress lines on stderr, the final result on stdout. */
 export function createTextRenderer(io: Io, colors: Colors, isQuiet: boolean): Renderer {
+  const lineOf = runLines();
   return {
     event: (event) => {
-      const line = isQuiet ? undefined : runLine(event);
+      const line = isQuiet ? undefined : lineOf(event);
       if (line !== undefined) io.stderr.write(`${paint(line.tone, line.text, colors)}\n`);
     },
     finish: (result) => {
@@ -34,9 +35,10 @@ export function createAnswerRenderer(
   colors: Colors,
   { hasProgress, hasCost }: { readonly hasProgress: boolean; readonly hasCost: boolean },
 ): Renderer {
+  const lineOf = runLines();
   return {
     event: (event) => {
-      const line = hasProgress ? runLine(event) : undefined;
+      const line = hasProgress ? lineOf(event) : undefined;
       if (line !== undefined) io.stderr.write(`${paint(line.tone, line.text, colors)}\n`);
     },
     finish: (result) => {
