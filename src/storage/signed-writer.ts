@@ -33,7 +33,7 @@ import type {
 export interface LogSink {
   /** Names the log in errors. */
   readonly location: string;
-  /** True if `sync` returns a promise, so that a caller must await it before it shows what it appended. */
+  /** True if `sync` may return a promise, so that a caller must await it before it shows what it appended. */
   readonly isAsync: boolean;
   /** Refuses with `thread_locked` when another owner has taken the thread over. */
   assertHeld(): void;
@@ -165,7 +165,8 @@ export class SignedLogWriter implements LogWriter {
     this.#dirty = false;
     const { sink } = this.#parts;
     const synced = this.#guard(() => sink.sync());
-    if (synced === undefined) return undefined;
+    // an earlier one may still be under way
+    if (synced === undefined) return this.#syncing;
     const all = this.#synced(synced, this.#syncing).finally(() => {
       if (this.#syncing === all) this.#syncing = undefined;
     });
@@ -212,6 +213,7 @@ export class SignedLogWriter implements LogWriter {
       signer,
     );
     const line = Buffer.from(encodeEvent(event), 'utf8');
+    this.#guard(() => this.#parts.sink.assertHeld());
     this.#put(joined([...lines, line]));
     this.#cursor = { ...cursor, seq };
     this.#chain.extend(line, { seq, epoch, to });
@@ -267,10 +269,12 @@ export class SignedLogWriter implements LogWriter {
     this.#cursor = cursor;
   }
 
-  /** Appends all of `bytes`, or leaves the log as it was and fails for good. */
+  /**
+   * Appends all of `bytes`, or leaves the log as it was and fails for good. Only signing asks whether the log is still
+   * held: unsigned bytes count for nothing, and the log of a taker is another file.
+   */
   #put(bytes: Buffer): void {
     this.#guard(() => {
-      this.#parts.sink.assertHeld();
       this.#dirty = true;
       this.#parts.sink.write(bytes);
     });

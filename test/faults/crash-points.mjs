@@ -85,6 +85,12 @@ fs.fdatasync = (fd, done) => {
   });
 };
 
+const forceNow = fs.fdatasyncSync;
+fs.fdatasyncSync = (fd) => {
+  forceNow(fd);
+  step('fdatasync');
+};
+
 const link = fs.linkSync;
 fs.linkSync = (from, to) => {
   link(from, to);

@@ -7,6 +7,7 @@ import {
   openSync,
   readFileSync,
   renameSync,
+  type Stats,
   statSync,
   unlinkSync,
 } from 'node:fs';
@@ -21,7 +22,7 @@ import type { Owner, Owners } from '../store.ts';
 export interface Lease {
   /**
    * Refuses with `thread_locked` when another process has taken the thread over, and with `state_missing` when the folder
-   * is no longer there: bytes that only an open file holds are lost. Costs two `stat`.
+   * is no longer there: bytes that only an open file holds are lost. Costs one `stat`.
    */
   assertHeld(): void;
   release(): void;
@@ -102,12 +103,10 @@ function lockedError(threadId: string, holder: LeaseRecord | undefined): RyeErro
   });
 }
 
-/** True while the path names the open file: a taker's rename puts another file there, a removed folder leaves none. */
-function isFileAt(path: string, fd: number): boolean {
+/** True while the path names this file: a taker's rename puts another one there, a removed folder leaves none. */
+function isFileAt(path: string, { ino, dev }: Stats): boolean {
   const named = statSync(path, { throwIfNoEntry: false });
-  if (named === undefined) return false;
-  const { ino, dev } = fstatSync(fd);
-  return named.ino === ino && named.dev === dev;
+  return named?.ino === ino && named.dev === dev;
 }
 
 function missingFolder({ threadId, folder }: LeaseRequest): RyeError {
@@ -127,7 +126,9 @@ function heldLease(
   request: LeaseRequest & { readonly isFromLiving: boolean },
 ): Lease {
   let released = false;
-  const isHeld = (): boolean => !released && isFileAt(path, fd);
+  // the file stays open until then, so that no other file gets its number
+  const own = fstatSync(fd);
+  const isHeld = (): boolean => !released && isFileAt(path, own);
   return {
     isFromLiving: request.isFromLiving,
     assertHeld() {

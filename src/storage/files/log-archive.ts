@@ -1,4 +1,12 @@
-import { closeSync, createReadStream, existsSync, openSync, readSync } from 'node:fs';
+import {
+  closeSync,
+  createReadStream,
+  existsSync,
+  fstatSync,
+  openSync,
+  readSync,
+  statSync,
+} from 'node:fs';
 import { type FileHandle, open, rm, stat } from 'node:fs/promises';
 import { stageFile } from '../../disk/whole-file.ts';
 import type { LogRange } from '../store.ts';
@@ -41,7 +49,7 @@ async function* allChunks(path: string): AsyncGenerator<Buffer, void, undefined>
     for await (const chunk of source.pipe(unpacked)) yield chunk as Buffer;
     return;
   }
-  const { size } = await stat(path);
+  const { size } = statSync(path);
   if (size <= AT_ONCE_BYTES) {
     yield* readChunksSync(path);
     return;
@@ -137,7 +145,9 @@ export async function* readChunks(
 export function* readChunksSync(path: string): Generator<Buffer, void, undefined> {
   const fd = openSync(path, 'r');
   try {
-    const buffer = Buffer.allocUnsafe(CHUNK_BYTES);
+    // one byte more than the file has finds its end
+    const size = Math.min(CHUNK_BYTES, fstatSync(fd).size + 1);
+    const buffer = Buffer.allocUnsafe(size);
     for (let at = 0, count = -1; count !== 0; at += count) {
       count = readSync(fd, buffer, 0, buffer.length, at);
       if (count > 0) yield buffer.subarray(0, count);

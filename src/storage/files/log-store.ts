@@ -1,6 +1,5 @@
-import { closeSync, fdatasync, ftruncateSync, lstatSync, openSync, statSync } from 'node:fs';
+import { closeSync, ftruncateSync, lstatSync, openSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { promisify } from 'node:util';
 import type { Clock } from '../../core/clock.ts';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import type { LogHeader } from '../../core/events.ts';
@@ -24,14 +23,12 @@ import type {
   LogWriterOptions,
   Owners,
 } from '../store.ts';
+import { type DataSync, measuredSync } from './data-sync.ts';
 import { type Lease, readLease, takeLease } from './lease.ts';
 import { archiveLog, isArchived, logBytes, logChunks, readChunksSync } from './log-archive.ts';
 import { lookUpByIndex, removeIndex, writeIndex } from './log-index.ts';
 import { quarantinedIn, quarantineTail, saveArtifact } from './log-quarantine.ts';
 import { eventsSince, followLog, tailLog } from './log-tail.ts';
-
-/** Runs off the main thread: one disk that is slow must not stop the other threads of this process. */
-const syncData = promisify(fdatasync);
 
 export interface FileLogStoreOptions {
   /** The folder of all threads, `.ai/state/threads`. */
@@ -42,7 +39,8 @@ export interface FileLogStoreOptions {
 }
 
 /** Logs as `<threads>/<thread_id>/transcript.jsonl`, one writer each, held by a lease beside the file. */
-export function createFileLogStore(options: FileLogStoreOptions): LogStore {
+export function createFileLogStore(given: FileLogStoreOptions): LogStore {
+  const options = { ...given, syncData: measuredSync(given.clock) };
   const folderOf = (threadId: string): string => {
     assertThreadId(threadId);
     return join(options.threadsPath, threadId);
@@ -110,6 +108,10 @@ export function createFileLogStore(options: FileLogStoreOptions): LogStore {
   };
 }
 
+interface FileLogs extends FileLogStoreOptions {
+  readonly syncData: DataSync;
+}
+
 /** The log in a file, archived or not. */
 function fileSource(path: string, threadId: string): LogSource {
   return {
@@ -143,14 +145,14 @@ interface Opening {
   readonly threadId: string;
   readonly lease: Lease;
   readonly options: LogWriterOptions;
-  readonly store: FileLogStoreOptions;
+  readonly store: FileLogs;
 }
 
 function createLog(
   path: string,
   header: LogHeader,
   options: LogWriterOptions,
-  store: FileLogStoreOptions,
+  store: FileLogs,
 ): LogWriter {
   const threadId = header.thread_id;
   const { owner, epoch } = options;
@@ -201,7 +203,7 @@ function reopenLog(
   path: string,
   threadId: string,
   options: LogReopenOptions,
-  store: FileLogStoreOptions,
+  store: FileLogs,
 ): LogWriter {
   assertThere(path, threadId);
   const { owner, epoch } = options;
@@ -248,7 +250,7 @@ function moveToNewFile(path: string): void {
 function writerOver(
   fd: number,
   position: WriterPosition,
-  { path, threadId, lease, options, store: { clock, ids } }: Opening,
+  { path, threadId, lease, options, store: { clock, ids, syncData } }: Opening,
   isNew = false,
 ): SignedLogWriter {
   // a new file survives a power failure only once its name is on the disk too
@@ -259,10 +261,12 @@ function writerOver(
     assertHeld: () => lease.assertHeld(),
     write: (bytes) => writeFully(fd, bytes),
     truncate: (length) => ftruncateSync(fd, length),
-    sync: async () => {
-      await syncData(fd);
-      if (!isNamed) syncFolder(dirname(path));
+    sync: () => {
+      const synced = syncData(fd);
+      if (isNamed) return synced;
       isNamed = true;
+      const nameIt = (): void => syncFolder(dirname(path));
+      return synced === undefined ? nameIt() : synced.then(nameIt);
     },
     saveText: (text) => saveArtifact(path, threadId, text),
     close() {

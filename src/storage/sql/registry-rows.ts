@@ -151,19 +151,21 @@ export function assertEpoch(record: ThreadRecord, epoch: number): void {
   );
 }
 
-/** Records a sign of life, and how far the thread has come if that is known. */
+/** Records a sign of life of an owner, and how far the thread has come if that is known. Returns 0 if it lost the thread. */
 export function* noteProgress(
   threadId: string,
+  epoch: number,
   { now, cost, head }: TurnProgress & { readonly now: string },
-): Work<void> {
-  yield* change(
+): Work<number> {
+  return yield* change(
     `UPDATE threads SET heartbeat_at = ?, updated_at = ?, cost = coalesce(?, cost),
-       signed_head = coalesce(?, signed_head) WHERE thread_id = ?`,
+       signed_head = coalesce(?, signed_head) WHERE thread_id = ? AND epoch <= ?`,
     now,
     now,
     cost ? JSON.stringify(cost) : null,
     head ? JSON.stringify(head) : null,
     threadId,
+    epoch,
   );
 }
 

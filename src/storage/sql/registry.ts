@@ -215,8 +215,8 @@ function* heartbeat(
   epoch: number,
   progress: TurnProgress & { readonly now: string },
 ): Work<void> {
+  if ((yield* noteProgress(threadId, epoch, progress)) > 0) return;
   assertEpoch(yield* requireRecord(threadId), epoch);
-  yield* noteProgress(threadId, progress);
 }
 
 function* finish(threadId: string, params: FinishParams): Work<ThreadRecord> {
