@@ -8,6 +8,7 @@ import {
   fsyncSync,
   ftruncateSync,
   linkSync,
+  lstatSync,
   mkdirSync,
   openSync,
   realpathSync,
@@ -58,9 +59,8 @@ export interface StagedFile {
  */
 export function stageFile(path: string, options: WholeFileOptions = {}): StagedFile {
   const { mode, follow = true, sync = 'all' } = options;
-  const target = follow ? realTarget(path) : path;
+  const { target, existing } = targetOf(path, follow);
   const folder = dirname(target);
-  const existing = statSync(target, { throwIfNoEntry: false });
   if (existing?.isDirectory() === true) throw systemError('EISDIR', 'it is a folder');
   if (existing?.isFile() === false) throw systemError('ENOTSUP', 'it is not a regular file');
   const temporary = join(folder, `.rye-${randomBytes(8).toString('hex')}.tmp`);
@@ -245,6 +245,17 @@ function syncRenamed(target: string): void {
       cause: error,
     });
   }
+}
+
+/** Returns the file that a write replaces, with what it is now. Costs one `lstat` for a path that is no link. */
+function targetOf(
+  path: string,
+  follow: boolean,
+): { readonly target: string; readonly existing: Stats | undefined } {
+  const named = lstatSync(path, { throwIfNoEntry: false });
+  if (named?.isSymbolicLink() !== true) return { target: path, existing: named };
+  const target = follow ? realTarget(path) : path;
+  return { target, existing: statSync(target, { throwIfNoEntry: false }) };
 }
 
 /** Returns the target of a link; a dangling link is replaced. */

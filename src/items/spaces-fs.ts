@@ -320,6 +320,8 @@ function readTree(top: string, skipped: string | undefined): readonly Dirent[] {
 
 function readFolder(folder: string): readonly Dirent[] {
   try {
+    // most folders are missing in most projects; much cheaper than a failing listing
+    if (lstatSync(folder, { throwIfNoEntry: false }) === undefined) return [];
     return readdirSync(folder, { withFileTypes: true });
   } catch (error) {
     const code = systemCodeOf(error);

@@ -150,7 +150,7 @@ export function compileRules(
   const rules: StreamRule[] = [];
   const patterns: (readonly string[])[] = [];
   for (const rule of planned) {
-    const { draft } = draftOf(rule, compileGlob);
+    const { draft } = draftOnce(rule, compileGlob);
     if (draft === undefined) continue;
     patterns.push(rule.engine === 'js' ? [] : draft.conditions);
     rules.push({
@@ -185,6 +185,20 @@ export function checkRule(
 }
 
 const NO_CONDITION = 'it has no condition that can be used, so it never matches';
+
+/** As {@link draftOf}, made once for a rule that threads have in common. */
+function draftOnce(rule: PlannedRule, compileGlob: GlobCompiler): ReturnType<typeof draftOf> {
+  const known = drafts.get(rule);
+  if (known?.compileGlob === compileGlob) return known.made;
+  const made = draftOf(rule, compileGlob);
+  drafts.set(rule, { compileGlob, made });
+  return made;
+}
+
+const drafts = new WeakMap<
+  PlannedRule,
+  { readonly compileGlob: GlobCompiler; readonly made: ReturnType<typeof draftOf> }
+>();
 
 /** Reads what a rule watches, with its conditions as written. Undefined if that is nothing. */
 function draftOf(

@@ -265,8 +265,9 @@ function writerOver(
       const synced = syncData(fd);
       if (isNamed) return synced;
       isNamed = true;
-      const nameIt = (): void => syncFolder(dirname(path));
-      return synced === undefined ? nameIt() : synced.then(nameIt);
+      if (synced !== undefined) return synced.then(() => syncFolder(dirname(path)));
+      syncFolder(dirname(path));
+      return undefined;
     },
     saveText: (text) => saveArtifact(path, threadId, text),
     close() {

@@ -95,18 +95,21 @@ class Finalization {
     const release = async (): Promise<void> =>
       await this.#attempt('releasing the budget', async () => await this.#release());
 
-    await this.#attempt('settling the budget', () =>
+    await this.#attemptFenced('settling the budget', () =>
       ledger.report(threadId, toMicroUsd(outcome.cost.spend), started.record.epoch),
     );
     await this.#attempt('closing the log', () => this.#closeLog());
-    await this.#attempt('settling its deliveries', async () => await this.#settleDeliveries());
+    await this.#attemptFenced(
+      'settling its deliveries',
+      async () => await this.#settleDeliveries(),
+    );
     // while hooks may still add to the log its end is not named, so that a crash in between leaves no contradiction
     await this.#attempt('writing thread.json', () => this.#writeDocument(!observes));
     if (!holdsBudget) await release();
     // before the registry: a program that waits for the end finds the signed entry, not the one of the running thread
     const exported = this.#verdict;
     if (log) await this.#export();
-    await this.#attempt('updating the registry', async () => {
+    await this.#attemptFenced('updating the registry', async () => {
       await this.#finish();
       this.#isRecorded = true;
     });
@@ -146,12 +149,20 @@ class Finalization {
     else await inbox.close(status === 'error' ? 'failed' : 'interrupted');
   }
 
+  /** Tries a step that would change what another owner has. */
   async #attempt(what: string, step: () => unknown): Promise<void> {
-    const { threadId } = this.#request.started;
     if (await this.#isTakenOver()) return;
+    await this.#attemptFenced(what, step);
+  }
+
+  /** Tries a step that names its epoch, so that the store refuses it to an owner that lost the thread. */
+  async #attemptFenced(what: string, step: () => unknown): Promise<void> {
+    if (this.#isFenced) return;
     try {
       await step();
     } catch (cause) {
+      if (await this.#isTakenOver()) return;
+      const { threadId } = this.#request.started;
       const failure = toRyeError(cause, 'storage_failed');
       this.#env.onNotice(`thread ${threadId}: ${what} failed: ${failure.message}`);
       if (this.#verdict.status === 'completed' && !this.#isRecorded) {

@@ -37,8 +37,16 @@ export function sharedPorts(
 
 /** Returns the parsed `error_classification` of a plan. */
 export function errorRulesOf({ settings }: ThreadPlan): readonly ErrorRule[] {
-  return parseErrorRules(settings.error_classification, 'agent/error_classification');
+  const { error_classification: patterns } = settings;
+  const known = parsedErrorRules.get(patterns);
+  if (known) return known;
+  const rules = parseErrorRules(patterns, 'agent/error_classification');
+  parsedErrorRules.set(patterns, rules);
+  return rules;
 }
+
+/** Threads of one configuration have their patterns in common. */
+const parsedErrorRules = new WeakMap<readonly unknown[], readonly ErrorRule[]>();
 
 /**
  * Returns the tools offered now for a thread that resumes: the recorded ones in the same bytes, those unlocked since
