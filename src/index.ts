@@ -8,6 +8,7 @@ export type {
   DecideRequest,
   ListedApproval,
   OnApproval,
+  WatchApprovals,
 } from './app/api/approvals.ts';
 export type * from './app/api/directives.ts';
 export type * from './app/api/items.ts';

@@ -62,11 +62,19 @@ export function threadChildren(workspace: Workspace): Omit<ChildrenService, 'tre
     },
     wait: async (
       threadIds,
-      { any = false, timeoutSeconds, signal = new AbortController().signal, onEnd, onLook } = {},
+      {
+        any = false,
+        timeoutSeconds,
+        approvals,
+        signal = new AbortController().signal,
+        onEnd,
+        onLook,
+      } = {},
     ) => {
       const { threads, ...report } = await waitThreads(await opened(), {
         threadIds,
         mode: any ? 'any' : 'all',
+        takesUp: approvals,
         timeoutMs: timeoutSeconds === undefined ? undefined : timeoutSeconds * 1000,
         signal,
         onEnd: onEnd && ((thread) => onEnd(withLabel(projectPath, thread))),

@@ -51,7 +51,7 @@ it('the duration of no thread above runs while a child in the process waits for 
   for (const { directive: name, cost } of threads) {
     expect(cost.elapsed_seconds, name).toBeLessThan(900);
   }
-}, 120_000);
+}, 240_000);
 
 it('the duration runs on while another child of the same answer works', async () => {
   const clock = jumpingClock();
@@ -78,7 +78,7 @@ it('the duration runs on while another child of the same answer works', async ()
   });
   expect(jumped).toBe(true);
   expect(JSON.stringify(outcome)).toContain('limit_duration_seconds');
-}, 120_000);
+}, 240_000);
 
 it('the duration does not run while a question of an MCP server is open', async () => {
   const here = await house(calls(toolUse('mcp_gate_deploy', {})));
@@ -104,4 +104,4 @@ it('the duration does not run while a question of an MCP server is open', async 
   });
   expect(outcome).toMatchObject({ kind: 'completed' });
   expect(here.file('answers')).toContain('"region":"us"');
-}, 120_000);
+}, 240_000);

@@ -28,7 +28,7 @@ it('an ask on rye/* is about the tools of rye, not about items that rye/fetch an
   expect(payloads(log, 'tool_settled')).toMatchObject([{ outcome: 'ok' }, { outcome: 'ok' }]);
   expect(payloads(log, 'approval_requested')).toEqual([]);
   expect(await here.json(['verify', 'thread', threadId])).toMatchObject({ success: true });
-}, 120_000);
+}, 240_000);
 
 it('an ask on an item asks before rye/fetch reads it, and verification counts the decision', async () => {
   const fetched = toolUse('rye_fetch', { item_type: 'knowledge', item_id: 'notes' });
@@ -48,4 +48,4 @@ it('an ask on an item asks before rye/fetch reads it, and verification counts th
   expect(JSON.stringify(here.bodies.at(-1)?.messages)).toContain('Mondays');
   const verified = await here.json(['verify', 'thread', asked.threadId]);
   expect(JSON.stringify(verified)).toContain('1 verified');
-}, 120_000);
+}, 240_000);

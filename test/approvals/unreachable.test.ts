@@ -34,7 +34,7 @@ it('a call whose quorum needs the key that runs the thread is refused at once wh
   expect(told).toContain('no person can approve this call: project rules.0 needs 2 approvers');
   expect(told).toContain('me may not, because that key runs the thread and four_eyes is set');
   expect(told).toContain('Add approvers to agent/approvals.yaml');
-}, 120_000);
+}, 240_000);
 
 it('a step that no person can approve ends its directive with the reason', async () => {
   const here = await house();
@@ -54,7 +54,7 @@ it('a step that no person can approve ends its directive with the reason', async
   expect(code, stdout + stderr).toBe(1);
   expect(stdout).toContain('no person can approve this call');
   expect(here.file('mark')).toBeUndefined();
-}, 120_000);
+}, 240_000);
 
 it('a question that no approver may answer is refused at once', async () => {
   const ask = toolUse('rye_agent_ask', { question: 'Where?', schema: { type: 'string' } });
@@ -73,4 +73,4 @@ it('a question that no approver may answer is refused at once', async () => {
   expect(await expectRefused(here, 'asker')).toContain(
     'model needs 1 approver for rye.execute.tool.rye.agent.ask, and 0 can decide',
   );
-}, 120_000);
+}, 240_000);

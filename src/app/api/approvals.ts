@@ -102,6 +102,12 @@ export interface ApprovalVerification {
   readonly error?: ErrorInfo;
 }
 
+export interface WatchApprovals {
+  readonly signal?: AbortSignal;
+  /** Resumes each thread of your key once people have decided, and calls the function with its id. */
+  readonly onResume?: (threadId: string) => void;
+}
+
 /** Requests for decisions of people. Nothing that runs in a thread can decide. */
 export interface ApprovalsService {
   /** Oldest first; by default what waits. */
@@ -120,5 +126,5 @@ export interface ApprovalsService {
   /** Checks a request and its decisions in the thread's signed log. */
   verify(id: string): Promise<ApprovalVerification>;
   /** Yields the pending requests and each new one as it comes, until `signal` aborts. */
-  watch(options?: { readonly signal?: AbortSignal }): AsyncIterable<ListedApproval>;
+  watch(options?: WatchApprovals): AsyncIterable<ListedApproval>;
 }

@@ -126,6 +126,8 @@ export interface WaitOptions {
   readonly any?: boolean;
   /** Undefined: for ever. 0: only looks. */
   readonly timeoutSeconds?: number | undefined;
+  /** Also waits while people decide, and resumes threads of your key in other processes when they have. */
+  readonly approvals?: boolean;
   readonly signal?: AbortSignal;
   /** Called with each thread once, when it has ended. */
   readonly onEnd?: (thread: ThreadRecord & { readonly label?: string }) => void;

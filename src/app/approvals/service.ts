@@ -6,6 +6,7 @@ import { decisionProblem, judgeDecisions } from '../../policy/approval-judgement
 import type { StoredApproval } from '../../storage/store.ts';
 import { chainEnd } from '../../threads/family/children.ts';
 import { resumeInBackground } from '../../threads/family/resume-process.ts';
+import { DecisionTaker } from '../../threads/family/take-up.ts';
 import { plainDecisions } from '../../threads/run/approval-history.ts';
 import { validateInput } from '../../tools/schema.ts';
 import {
@@ -20,6 +21,7 @@ import type {
   DecidedApproval,
   DecideRequest,
   ListedApproval,
+  WatchApprovals,
 } from '../api/approvals.ts';
 import { threadEnv } from '../thread-env.ts';
 import { threadFiles } from '../thread-files.ts';
@@ -102,8 +104,10 @@ export class ApprovalRequests implements ApprovalsService {
     return await verifyApproval(this.#workspace, await this.#find(id));
   }
 
-  async *watch({ signal }: { readonly signal?: AbortSignal } = {}): AsyncIterable<ListedApproval> {
+  async *watch({ signal, onResume }: WatchApprovals = {}): AsyncIterable<ListedApproval> {
     const seen = new Set<string>();
+    const env = onResume && (await threadEnv(this.#workspace, { allowUnsigned: false }));
+    const taker = env && new DecisionTaker(env);
     for (;;) {
       if (signal?.aborted) return;
       for (const one of await this.list()) {
@@ -111,6 +115,7 @@ export class ApprovalRequests implements ApprovalsService {
         seen.add(one.id);
         yield one;
       }
+      for (const id of (await taker?.takeUpAll()) ?? []) onResume?.(id);
       await this.#workspace.clock.sleep(LOOK_MS, signal);
     }
   }

@@ -1,6 +1,6 @@
 import type { ListedApproval } from '../../app/api/approvals.ts';
 import { APPROVAL_STATES } from '../../core/approval.ts';
-import { EXIT, exitCodeOf } from '../../core/errors.ts';
+import { EXIT, exitCodeOf, RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import { requestLines } from '../approval/approval-lines.ts';
 import { argument, choice, defineCommand, defineGroup, flag, text } from '../command.ts';
@@ -15,6 +15,7 @@ const list = defineCommand({
   summary: 'List what waits for a person, oldest first',
   options: {
     watch: flag('Stay, and print each new request as it comes'),
+    resume: flag('With --watch: resume threads of your key once people have decided'),
     thread: text('ID', 'Only requests of this thread'),
     state: choice(
       'STATE',
@@ -22,15 +23,31 @@ const list = defineCommand({
       'Requests in this state (default: pending)',
     ),
   },
-  examples: ['rye approvals', 'rye approvals list --json', 'rye approvals --watch'],
+  examples: [
+    'rye approvals',
+    'rye approvals list --json',
+    'rye approvals --watch',
+    'rye approvals --watch --resume',
+  ],
   run: async (call) => {
     const { options, io, global } = call;
     return await withRye(call, async (rye) => {
       const threadId =
         options.thread === undefined ? undefined : await rye.threads.resolveId(options.thread);
+      if (options.resume && !options.watch) {
+        throw new RyeError('usage', '--resume needs --watch', {
+          hint: 'To resume one thread, run: rye threads resume ID',
+        });
+      }
       if (options.watch) {
+        const onResume = (id: string): void => {
+          if (!global.quiet) io.stderr.write(`thread ${oneLine(id)} continues\n`);
+        };
         const signal = AbortSignal.any([io.cancellation(), io.outputClosed]);
-        for await (const one of rye.approvals.watch({ signal })) {
+        for await (const one of rye.approvals.watch({
+          signal,
+          ...(options.resume ? { onResume } : {}),
+        })) {
           if (threadId !== undefined && one.thread_id !== threadId) continue;
           if (global.json) printDocument(io, one);
           else printLines(io, [requestLine(one)]);

@@ -42,16 +42,22 @@ export const wait = defineCommand({
   options: {
     any: flag('Return when one of them has ended'),
     timeout: number('SECONDS', 'Wait at most this long'),
+    approvals: flag('Also wait while people decide; then resume threads of your key'),
   },
-  examples: ['rye threads wait hello-7f3k', 'rye threads wait 7f3k 2m9x --any --timeout 60 --json'],
+  examples: [
+    'rye threads wait hello-7f3k',
+    'rye threads wait 7f3k 2m9x --any --timeout 60 --json',
+    'rye threads wait release-7f3k --approvals',
+  ],
   run: async (call) => {
     const { args, options, io, global } = call;
     const signal = io.cancellation();
     const report = await withRye(call, async (rye) => {
       const ids: string[] = [];
       for (const part of args.ids) ids.push(await rye.threads.resolveId(part));
-      const { any, timeout: timeoutSeconds } = options;
-      return await waitVisibly(call, rye, ids, { any, timeoutSeconds, signal });
+      const { any, timeout: timeoutSeconds, approvals } = options;
+      const request = { any, timeoutSeconds, approvals, signal };
+      return await waitVisibly(call, rye, ids, request);
     });
     const error = waitError(report);
     if (global.json) {

@@ -14,6 +14,7 @@ import { changesOf } from './changes.ts';
 import { chainEnd } from './children.ts';
 import { resumeWaitingAncestors } from './resume-process.ts';
 import { startQueued } from './spawn.ts';
+import { DecisionTaker } from './take-up.ts';
 import { type ChangeWatch, watchFile } from './watch-fs.ts';
 
 /** The state of one thread that was waited for. */
@@ -54,6 +55,8 @@ export interface WaitRequest {
   readonly signal: AbortSignal;
   /** True: a thread that waits for people has not ended, and if all others have, the wait is over. */
   readonly parks?: boolean | undefined;
+  /** True: also waits while people decide, and resumes threads of the own key when they have. */
+  readonly takesUp?: boolean | undefined;
   /** Called with each thread once, when the run that is waited for has ended. */
   readonly onEnd?: ((thread: ThreadRecord, run: number) => Promise<void> | void) | undefined;
   /** Called whenever the registry may have changed. */
@@ -80,7 +83,8 @@ const LOOK_AGAIN_MS = 200;
  * learns of an end within milliseconds, from any process. Meanwhile it finalizes threads that have crashed.
  */
 async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<WaitReport> {
-  const { threadIds, mode, timeoutMs, signal, parks = false } = request;
+  const { threadIds, mode, timeoutMs, signal, takesUp = false } = request;
+  const parks = request.parks === true || takesUp;
   const ids = [...new Set(threadIds)];
   const deadline = timeoutMs === undefined ? Infinity : ports.monotonic() + timeoutMs;
   const ended = new Map<string, ThreadRecord>();
@@ -128,7 +132,7 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
       ? ended.size > 0 || missing() === ids.length
       : ended.size + missing() === ids.length;
   const isParked = (): boolean =>
-    parked.size > 0 && ended.size + missing() + parked.size === ids.length;
+    !takesUp && parked.size > 0 && ended.size + missing() + parked.size === ids.length;
   await look();
   while (!isEnough() && !isParked() && !signal.aborted) {
     const left = deadline - ports.monotonic();
@@ -207,10 +211,12 @@ export async function waitThreads(
 ): Promise<WaitReport> {
   const watch = watchFile(join(threadsFolder(env.projectPath), 'registry.db'));
   let nextQueueMs = 0;
+  const taker = new DecisionTaker(env);
   const onLook = async (): Promise<void> => {
     await request.onLook?.();
     if (env.clock.monotonic() < nextQueueMs) return;
     nextQueueMs = env.clock.monotonic() + QUEUE_MS;
+    if (request.takesUp === true) await taker.takeUp(request.threadIds);
     await startQueued(env);
   };
   try {
