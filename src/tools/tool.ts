@@ -106,6 +106,8 @@ export interface Tool {
   need?(input: JsonObject): CapabilityNeed;
   /** SHA-256 hex of the bytes that run; absent for what is a part of a program. */
   readonly sha256?: string;
+  /** Returns the SHA-256 hex of the files that a call runs, if its input names them; undefined if they can't be run. */
+  ranSha256?(input: JsonObject): string | undefined;
   /** The question that a call puts to a person, whose answer is its result; absent for tools that run themselves. */
   question?(input: JsonObject): Question;
   /** Paths that the call writes, relative to the project; calls of a batch that share one run one by one. */

@@ -121,7 +121,15 @@ export class ApprovalSubjects {
     };
   }
 
-  async #itemOf({ tool, need }: ReviewedCall): Promise<ApprovalRequest['item']> {
+  async #itemOf(call: ReviewedCall): Promise<ApprovalRequest['item']> {
+    const item = await this.#namedItem(call);
+    // a script of a skill is not part of the bytes of the skill
+    const files = call.tool.ranSha256?.(call.input);
+    if (files === undefined) return item;
+    return { id: item.id, sha256: canonicalSha256({ item: item.sha256, files }) };
+  }
+
+  async #namedItem({ tool, need }: ReviewedCall): Promise<ApprovalRequest['item']> {
     const { item_type: type, item_id: id } = need;
     const isOther = id !== undefined && !(type === 'tool' && id === tool.id);
     if (isOther) {

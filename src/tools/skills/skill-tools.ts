@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import type { CapabilityNeed } from '../../core/capability.ts';
@@ -134,6 +135,7 @@ function runTool({ active, scripts }: SkillToolsOptions, find: Find): Tool {
     ),
     traits: CAUTIOUS_TRAITS,
     need: needs('execute'),
+    ranSha256: (input) => scriptSha256(find, input),
     execute: answering(async (input, context) => {
       const offered = activeOne(find(input), active);
       const { path, args, params } = input;
@@ -271,6 +273,20 @@ async function runSkillScript(
     });
   } finally {
     await copy.remove();
+  }
+}
+
+/** Returns the hash of everything that {@link runSkillScript} copies and runs; undefined if it would refuse. */
+function scriptSha256(find: Find, { name, path }: JsonObject): string | undefined {
+  try {
+    const files = admittedFiles(find({ name: name ?? '' }), toText(path ?? ''));
+    const hash = createHash('sha256');
+    for (const file of files) {
+      hash.update(JSON.stringify([file.path, file.bytes.byteLength])).update(file.bytes);
+    }
+    return hash.digest('hex');
+  } catch {
+    return undefined; // the call itself reports why
   }
 }
 
