@@ -2,7 +2,6 @@ import { type CheckedSchema, findProblem } from '../core/check.ts';
 import { RyeError } from '../core/errors.ts';
 import type { HookDeclaration, HookLayer } from '../core/hook.ts';
 import { isJsonObject, type JsonObject } from '../core/json.ts';
-import { LIMIT_NAMES } from '../core/limits.ts';
 import type { ThreadSettings } from '../core/plan.ts';
 import { parseHooks } from '../hooks/declaration.ts';
 import { DEFAULT_PROJECT_BOUND, grantFile, readCapabilities } from '../hooks/sources.ts';
@@ -161,7 +160,7 @@ function limitSource(
       },
     );
   }
-  const parsed = parseLimits(
+  return parseLimits(
     Object.entries(limits).map(([name, value]) => ({
       name,
       value,
@@ -169,8 +168,6 @@ function limitSource(
     })),
     path === 'limits' ? 'the default limits' : path,
   );
-  const origins = Object.fromEntries(LIMIT_NAMES.map((name) => [name, origin(name)]));
-  return { limits: parsed.limits, origins };
 }
 
 /** Returns the patterns as they are written; a mistake in one is an error here, before anything runs. */

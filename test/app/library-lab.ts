@@ -1,9 +1,10 @@
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, realpathSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
 import type { OpenRyeOptions, Rye } from '../../src/app/api/rye.ts';
 import { openRye } from '../../src/app/open-rye.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { startWireServer, type WireScript, type WireServer } from '../helpers/wire-server.ts';
 
 /** A project whose model is a script, as a program that embeds rye sees it. */
@@ -44,7 +45,7 @@ export async function libraryLab(script: WireScript = []): Promise<LibraryLab> {
   onTestFinished(async () => {
     for (const rye of opened) rye.close();
     await server.close();
-    rmSync(root, { recursive: true, force: true });
+    removeFolder(root);
   });
   const rye = open();
   await rye.init();

@@ -63,4 +63,4 @@ it('a long answer is kept completely, beside the log if it is too long for a lin
   const sent = JSON.stringify(lab.server.requests[1]?.body.messages);
   const place = `all of it is in .ai/state/threads/${threadId}/artifacts/${texts[0]}`;
   expect(sent.includes(isBeside ? place : whole)).toBe(true);
-}, 300_000);
+});

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync } from 'node:fs';
 import { hostname, tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
@@ -10,10 +10,11 @@ import { openStore } from '../../src/storage/open-store.ts';
 import { ownerOf } from '../../src/storage/owners.ts';
 import type { Owner } from '../../src/storage/store.ts';
 import { createFakeIo } from '../helpers/fake-io.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 
 it('a list marks crashed threads and names the command that finalizes them', async () => {
   const project = mkdtempSync(path.join(tmpdir(), 'rye-list-'));
-  onTestFinished(() => rmSync(project, { recursive: true, force: true }));
+  onTestFinished(() => removeFolder(project));
   const store = openStore({ projectPath: project, clock: systemClock, ids: systemIds });
   onTestFinished(() => store.close());
   const self = store.owners.self();
@@ -71,7 +72,7 @@ it('a list marks crashed threads and names the command that finalizes them', asy
 /** A project with a fan of children, a session of two threads and a newer thread, created a minute apart. */
 async function recentThreads() {
   const project = mkdtempSync(path.join(tmpdir(), 'rye-recent-'));
-  onTestFinished(() => rmSync(project, { recursive: true, force: true }));
+  onTestFinished(() => removeFolder(project));
   const store = openStore({ projectPath: project, clock: systemClock, ids: systemIds });
   onTestFinished(() => store.close());
   const threads = [

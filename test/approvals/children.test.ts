@@ -52,7 +52,7 @@ it('a child that waits suspends its parent, and a decision resumes first the chi
   expect(thread.status).toBe('completed');
   await here.json(['verify', 'thread', parent]);
   await here.json(['verify', 'thread', request?.thread_id ?? '']);
-}, 240_000);
+});
 
 it('an ask of the first thread holds for its grandchild, whose denial reaches every thread above', async () => {
   const here = await family({
@@ -70,7 +70,7 @@ it('an ask of the first thread holds for its grandchild, whose denial reaches ev
     expect.stringContaining('leaf is done'),
     expect.stringContaining('middle is done'),
   ]);
-}, 240_000);
+});
 
 it('children that wait side by side let the others end, and each decision takes the family further', async () => {
   const here = await family({
@@ -101,7 +101,7 @@ it('children that wait side by side let the others end, and each decision takes 
   for (const name of ['ask-one', 'ask-two', 'free']) {
     expect(told(here, 'parent')).toContain(`${name} is done`);
   }
-}, 240_000);
+});
 
 it('the items of a list wait together, and the list ends once each of them is decided', async () => {
   const here = await family({ 'ask-item': [calls(marks('mark')), calls(marks('mark'))] });
@@ -123,7 +123,7 @@ it('the items of a list wait together, and the list ends once each of them is de
   expect(here.file('mark')).toBe('ran\n');
   // the return of the outputs is settled too
   expect(startsAndEnds(here, list)).toEqual([2, 3, 2]);
-}, 240_000);
+});
 
 it('a parent that waits for a child in another process is suspended with it', async () => {
   const here = await family({
@@ -139,7 +139,7 @@ it('a parent that waits for a child in another process is suspended with it', as
   await here.until(parent, 'completed');
   expect(here.file('mark')).toBe('ran\n');
   expect(told(here, 'parent')).toContain('ask-child is done');
-}, 240_000);
+});
 
 it('a child that is cancelled while it waits is the result of its call', async () => {
   const here = await family({
@@ -152,7 +152,7 @@ it('a child that is cancelled while it waits is the result of its call', async (
   await here.until(parent, 'completed');
   expect(told(here, 'parent')).toContain('cancelled');
   expect((await here.cli(['approve', request?.id ?? ''])).code).toBe(4);
-}, 240_000);
+});
 
 it('cancelling a parent cancels the child that its call waits for', async () => {
   const here = await family({
@@ -168,7 +168,7 @@ it('cancelling a parent cancels the child that its call waits for', async () => 
     await here.json(['verify', 'thread', id]);
   }
   expect(startsAndEnds(here, parent)).toEqual([1, 1, 0]);
-}, 240_000);
+});
 
 it('a child whose request expired ends when its parent is resumed', async () => {
   const here = await family({
@@ -177,12 +177,12 @@ it('a child whose request expired ends when its parent is resumed', async () => 
   });
   here.policy({ rules: [{ tool: 'rye/bash', ask: ['me'], expires: '1s' }] });
   const { thread_id: parent } = await parked(here, 'parent');
-  await vi.waitUntil(async () => (await here.waiting()).length === 0, 20_000);
+  await vi.waitUntil(async () => (await here.waiting()).length === 0, 60_000);
   await here.json(['threads', 'resume', parent]);
   await here.until(parent, 'completed');
   expect(told(here, 'free')).toContain('expired');
   expect(told(here, 'parent')).toContain('free is done');
-}, 240_000);
+});
 
 it('a child that is killed after the decision is recovered, and its parent continues', async () => {
   const here = await family({
@@ -193,11 +193,11 @@ it('a child that is killed after the decision is recovered, and its parent conti
   const [request] = await here.waiting();
   const child = request?.thread_id ?? '';
   await here.json(['approve', approvals[0] ?? '']);
-  await vi.waitUntil(() => (here.file('pid') ?? '') !== '', 30_000);
+  await vi.waitUntil(() => (here.file('pid') ?? '') !== '', 60_000);
   const { thread } = (await here.json(['threads', 'show', child])) as { thread: { pid: number } };
   process.kill(thread.pid, 'SIGKILL');
-  await vi.waitUntil(async () => (await here.cli(['threads', 'recover'])).code === 0, 30_000);
+  await vi.waitUntil(async () => (await here.cli(['threads', 'recover'])).code === 0, 60_000);
   await here.until(parent, 'completed');
   expect(told(here, 'parent')).toContain('thread_crashed');
   expect(startsAndEnds(here, parent)).toEqual([1, 1, 1]);
-}, 240_000);
+});

@@ -71,7 +71,7 @@ it('the list has every member that programs need, and show the same request', as
     outcome: 'pending',
     decisions: [],
   });
-}, 120_000);
+});
 
 it('several requests are decided at once; one that fails keeps no other from it', async () => {
   const { here, threadId, ids } = await twoAsked();
@@ -92,7 +92,7 @@ it('several requests are decided at once; one that fails keeps no other from it'
   expect(await both.here.json(['approve', ...both.ids])).toMatchObject({ total: 2 });
   await both.here.until(both.threadId, 'completed');
   expect([both.here.file('one'), both.here.file('two')]).toEqual(['ran\n', 'ran\n']);
-}, 120_000);
+});
 
 it('an unknown ID exits with 6, an ambiguous beginning with 2, and a decided request with 4', async () => {
   const { here, ids } = await twoAsked();
@@ -110,7 +110,7 @@ it('an unknown ID exits with 6, an ambiguous beginning with 2, and a decided req
   expect(await here.json(['approvals', 'show', one])).toMatchObject({
     approval: { state: 'approved', decisions: [{ late: false }, { late: true }, { late: true }] },
   });
-}, 120_000);
+});
 
 it('an input, a scope or a time that is wrong exits with 2 and decides nothing', async () => {
   const here = await house(calls(marks('mark')));
@@ -141,7 +141,7 @@ it('an input, a scope or a time that is wrong exits with 2 and decides nothing',
   }
   expect(await failure(here, ['answer', id, '1'])).toEqual([4, 'approval_invalid']);
   expect((await here.row(id)).decisions).toEqual([]);
-}, 120_000);
+});
 
 it('a changed input is validated and runs, and the model is told', async () => {
   const here = await house(calls(marks('mark')));
@@ -154,7 +154,7 @@ it('a changed input is validated and runs, and the model is told', async () => {
     { input: { command: 'echo other >> other' }, approval: { approval_id: id } },
   ]);
   expect(await here.json(['verify', 'thread', threadId])).toMatchObject({ success: true });
-}, 120_000);
+});
 
 it('the scope arguments covers the same input, and the scope tool any, as often as --uses allows', async () => {
   const here = await house(
@@ -177,7 +177,7 @@ it('the scope arguments covers the same input, and the scope tool any, as often 
     undefined,
   ]);
   expect(await here.json(['verify', 'thread', threadId])).toMatchObject({ success: true });
-}, 120_000);
+});
 
 it('the scope tool covers no other tool, and not the same one after a change', async () => {
   const tool = shellTool('echo ran >> "$RYE_PROJECT/mark"');
@@ -204,7 +204,7 @@ it('the scope tool covers no other tool, and not the same one after a change', a
   changing.signed('tools/trial/mark.sh', tool.replace('echo ran', 'echo changed'));
   await changing.json(['threads', 'resume', asked.threadId, '-m', 'Again.'], 8);
   expect(changing.file('mark')).toBe('ran\n');
-}, 120_000);
+});
 
 it('a question takes only an answer, and only one that matches its schema', async () => {
   const properties = { branch: { enum: ['main', 'dev'] }, force: { type: 'boolean' } };
@@ -224,7 +224,7 @@ it('a question takes only an answer, and only one that matches its schema', asyn
   expect(settled).toMatchObject([
     { outcome: 'answered', decisions: [{ decision: { answer: { branch: 'main', force: true } } }] },
   ]);
-}, 120_000);
+});
 
 const ASKER = `# asker
 
@@ -262,4 +262,4 @@ it('--watch prints what waits and each new request, until it is interrupted', as
   expect(await nextId()).toBe(second.id);
   child.kill('SIGINT');
   expect(await ended).toEqual([0, null]);
-}, 120_000);
+});

@@ -6,7 +6,7 @@ import { openTerminal } from '../helpers/terminal.ts';
 import { calls, type House, house, payloads, toolUse } from './house.ts';
 
 const PROGRAM = resolve(import.meta.dirname, '../fixtures/mcp/asking.mjs');
-const LIMIT = 240_000;
+const LIMIT = 300_000;
 
 interface Setup {
   readonly input?: object;

@@ -38,7 +38,7 @@ it('a thread that waits is renamed and labeled, and its request stays', async ()
   await here.json(['threads', 'rename', threadId, 'Coupons at checkout']);
   await here.json(['threads', 'label', threadId, entryOf(here, threadId, 'assistant'), 'here']);
   await expectRunsAsAsked(here, asked);
-}, 120_000);
+});
 
 it('a thread that waits is not archived', async () => {
   const here = await house(calls(marks('mark')));
@@ -46,7 +46,7 @@ it('a thread that waits is not archived', async () => {
   const report = await here.json(['threads', 'gc', '--older-than', '0d']);
   expect(JSON.stringify(report)).not.toContain(asked.threadId);
   await expectRunsAsAsked(here, asked);
-}, 120_000);
+});
 
 it('files are restored before a decision, and the request stays', async () => {
   const here = await house(
@@ -59,7 +59,7 @@ it('files are restored before a decision, and the request stays', async () => {
   await here.json(['threads', 'undo', asked.threadId]);
   expect(here.file('notes.txt')).toBe('old\n');
   await expectRunsAsAsked(here, asked);
-}, 120_000);
+});
 
 it('a summary of the older part keeps the call that waits', async () => {
   const long = 'word '.repeat(4000);
@@ -73,7 +73,7 @@ it('a summary of the older part keeps the call that waits', async () => {
   const { code, stdout, stderr } = await here.cli(['threads', 'compact', asked.threadId]);
   expect(code, stdout + stderr).toBe(0);
   await expectRunsAsAsked(here, asked);
-}, 120_000);
+});
 
 it('a branch before the call leaves it: its request is withdrawn, and a decision has no effect', async () => {
   const here = await house(calls(marks('mark')));
@@ -88,7 +88,7 @@ it('a branch before the call leaves it: its request is withdrawn, and a decision
   expect(await here.waiting()).toEqual([]);
   expect((await here.cli(['approve', id])).code).toBe(4);
   expect(await here.json(['verify', 'thread', threadId])).toMatchObject({ success: true });
-}, 120_000);
+});
 
 it('a message to a thread that waits continues it without the call', async () => {
   const here = await house(calls(marks('mark')));
@@ -97,7 +97,7 @@ it('a message to a thread that waits continues it without the call', async () =>
   expect(refused.code, refused.stderr).toBe(8);
   expect((await here.waiting()).map((one) => one.id)).toEqual([id]);
   expect(here.file('mark')).toBeUndefined();
-}, 120_000);
+});
 
 // Requirement: approvals-not-inherited
 it('a fork asks for itself: neither the request nor its decision is shared', async () => {
@@ -116,7 +116,7 @@ it('a fork asks for itself: neither the request nor its decision is shared', asy
   for (const id of [first.threadId, 'fork']) {
     expect(await here.json(['verify', 'thread', id])).toMatchObject({ success: true });
   }
-}, 120_000);
+});
 
 it('a fork of a thread with a wide approval does not inherit it', async () => {
   const here = await house(calls(marks('mark')), reply('done'), calls(marks('again')));
@@ -133,4 +133,4 @@ it('a fork of a thread with a wide approval does not inherit it', async () => {
   // the copied call was approved in the thread before
   expect(payloads(here.log('fork'), 'tool_call_start')).toHaveLength(1);
   expect(await here.json(['verify', 'thread', 'fork'])).toMatchObject({ success: true });
-}, 120_000);
+});

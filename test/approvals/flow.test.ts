@@ -34,7 +34,7 @@ it('a call that asks suspends the thread, exits 8 and runs after rye approve in 
   expect(types.filter((type) => order.includes(type))).toEqual(order);
   expect(await here.json(['approvals', 'verify', id])).toMatchObject({ success: true });
   expect(await here.json(['verify', 'thread', result.thread_id])).toMatchObject({ success: true });
-}, 120_000);
+});
 
 it('the model reads why a person denied its call', async () => {
   const here = await house(calls(marks('mark')));
@@ -44,7 +44,7 @@ it('the model reads why a person denied its call', async () => {
   await here.until(String(result['thread_id']), 'completed');
   expect(here.file('mark')).toBeUndefined();
   expect(JSON.stringify(here.bodies.at(-1)?.messages)).toContain('Not on Friday.');
-}, 120_000);
+});
 
 it('a question of the model waits for an answer that matches its schema', async () => {
   const schema = { enum: ['main', 'release'] };
@@ -65,7 +65,7 @@ it('a question of the model waits for an answer that matches its schema', async 
   await here.json(['answer', id, '"main"']);
   await here.until(String(result['thread_id']), 'completed');
   expect(JSON.stringify(here.bodies.at(-1)?.messages)).toContain('main');
-}, 120_000);
+});
 
 it('a cancelled thread withdraws its requests, which can then not be decided', async () => {
   const here = await house(calls(marks('mark')));
@@ -79,14 +79,14 @@ it('a cancelled thread withdraws its requests, which can then not be decided', a
   expect((await here.cli(['approve', request?.id ?? ''])).code).toBe(4);
   expect(here.file('mark')).toBeUndefined();
   await here.json(['verify', 'thread', String(result['thread_id'])]);
-}, 120_000);
+});
 
 it('an approval that expired denies the call, and a late signature is kept as evidence', async () => {
   const here = await house(calls(marks('mark')));
   here.policy({ rules: [{ tool: 'rye/bash', ask: ['me'], expires: '1s' }] });
   const result = await here.json(['run', 'pusher'], 8);
   const id = String((result['approvals'] as readonly string[])[0]);
-  await vi.waitUntil(async () => (await here.waiting()).length === 0, 20_000);
+  await vi.waitUntil(async () => (await here.waiting()).length === 0, 60_000);
   expect((await here.cli(['approve', id])).code).toBe(4);
   await here.json(['threads', 'resume', String(result['thread_id'])]);
   expect(here.file('mark')).toBeUndefined();
@@ -96,7 +96,7 @@ it('an approval that expired denies the call, and a late signature is kept as ev
     outcome: 'expired',
     late: [{ decision: { approval_id: id } }],
   });
-}, 120_000);
+});
 
 it('a policy that no trusted key signed refuses every run', async () => {
   const here = await house(calls(marks('mark')));
@@ -106,7 +106,7 @@ it('a policy that no trusted key signed refuses every run', async () => {
   const refused = await here.cli(['run', 'pusher']);
   expect([refused.code, refused.stdout]).toEqual([3, '']);
   expect(here.bodies).toEqual([]);
-}, 120_000);
+});
 
 it('a changed input, item or file voids the decision: the call is asked about again', async () => {
   const write = toolUse('rye_file_system_write', { path: 'notes.txt', content: 'new\n' });
@@ -125,7 +125,7 @@ it('a changed input, item or file voids the decision: the call is asked about ag
   await here.json(['approve', second?.id ?? '']);
   await here.until(String(result['thread_id']), 'completed');
   expect(here.file('notes.txt')).toBe('new\n');
-}, 120_000);
+});
 
 it('a thread cannot approve itself, with an empty environment and a new session neither', async () => {
   const here = await house();
@@ -154,7 +154,7 @@ it('a thread cannot approve itself, with an empty environment and a new session 
   expect(told.match(/approval_refused/g)).toHaveLength(3);
   expect(told.match(/\\nexit 4\\n/g)).toHaveLength(3);
   expect((await here.waiting()).map(({ id }) => id)).toEqual([request?.id]);
-}, 120_000);
+});
 
 function isDecided(
   event: LogEvent,

@@ -90,7 +90,7 @@ describe('a tool that a hook runs', () => {
     expect(await here.json(['verify', 'thread', String(threadId)])).toMatchObject({
       success: true,
     });
-  }, 120_000);
+  });
 
   it('as a gate refuses the call that it was to judge, which is not asked about', async () => {
     const here = await withHook({ event: 'tool_gate' }, calls(marks('mark')));
@@ -100,7 +100,7 @@ describe('a tool that a hook runs', () => {
     expect(payloads(log, 'approval_requested')).toEqual([]);
     expect(JSON.stringify(here.bodies[1]?.messages)).toContain('cannot wait for a person');
     expect([here.file('mark'), here.file('hooked')]).toEqual([undefined, undefined]);
-  }, 120_000);
+  });
 
   it('without a decision in the log is found by rye verify thread', async () => {
     const here = await withHook({ event: 'after_complete' });
@@ -113,7 +113,7 @@ describe('a tool that a hook runs', () => {
     appendFileSync(file, `${JSON.stringify(start)}\n`);
     const report = JSON.stringify(await here.json(['verify', 'thread', String(threadId)], 3));
     expect(report).toContain('the call hook-1 of rye/bash: it started without a decision');
-  }, 120_000);
+  });
 });
 
 describe('a directive that a hook runs', () => {
@@ -142,7 +142,7 @@ describe('a directive that a hook runs', () => {
     for (const id of [String(parent), end?.child_thread_id ?? '']) {
       expect(await here.json(['verify', 'thread', id])).toMatchObject({ success: true });
     }
-  }, 120_000);
+  });
 
   it('does not start if the policy asks about it', async () => {
     const here = await withHook({ event: 'after_complete', action });
@@ -153,7 +153,7 @@ describe('a directive that a hook runs', () => {
     expect(fired(here, String(parent))?.error).toContain('pusher (project rules.0)');
     expect(payloads(here.log(String(parent)), 'child_thread_started')).toEqual([]);
     expect(await here.waiting()).toEqual([]);
-  }, 120_000);
+  });
 
   it('that a tool of the hook runs is ended too', async () => {
     const tool = {
@@ -173,5 +173,5 @@ describe('a directive that a hook runs', () => {
     ]);
     expect(await here.waiting()).toEqual([]);
     expect(here.file('mark')).toBeUndefined();
-  }, 120_000);
+  });
 });

@@ -144,7 +144,7 @@ describe('a thread that decides about a request itself', () => {
     await here.json(['approve', target.id, '--no-resume']);
     await here.json(['threads', 'resume', target.threadId]);
     expect(here.file('mark')).toBe('ran\n');
-  }, 120_000);
+  });
 
   it('gains nothing by adding to its log', async () => {
     const here = await house();
@@ -157,7 +157,7 @@ describe('a thread that decides about a request itself', () => {
     const resumed = await here.cli(['threads', 'resume', target.threadId]);
     expect(resumed.code, resumed.stderr).not.toBe(0);
     expect(here.file('mark')).toBeUndefined();
-  }, 120_000);
+  });
 });
 
 const FAIL = '\nfunction fail(error) { console.log(error.code); process.exit(4); }';
@@ -179,7 +179,7 @@ describe('a process that left its thread', () => {
     expect(readFileSync('docs/security.md', 'utf8')).toContain(
       'nothing tells it from a program of yours',
     );
-  }, 120_000);
+  });
 
   it.runIf(available)(
     'finds no key and no way into the state in the sandbox',

@@ -1,8 +1,9 @@
-import { readFileSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
 import type { Rye } from '../../src/app/api/rye.ts';
 import { copyOf, openWorld, startCli, type World } from '../faults/world.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { calls, house, marks, payloads, pusher, readLog, reply } from './house.ts';
 
 /** `all` kills after every durable step of each command, not only after those that concern approvals. */
@@ -159,9 +160,9 @@ it.each(STAGES)(
         const where = `killed after ${point.step} #${point.nth}, in ${world.project}`;
         throw new Error(where, { cause: error });
       }
-      rmSync(path.dirname(world.project), { recursive: true, force: true });
+      removeFolder(path.dirname(world.project));
     }
-    rmSync(path.dirname(whole.project), { recursive: true, force: true });
+    removeFolder(path.dirname(whole.project));
   },
   EXTENT === 'all' ? 3_600_000 : 300_000,
 );

@@ -37,7 +37,7 @@ it('three days later, in another process, an approval counts', async () => {
   const at = Date.parse(decided?.decisions[0]?.decision.decided_at ?? '');
   expect((at - requested) / DAY_MS).toBeCloseTo(3, 1);
   expect(await here.json(['approvals', 'verify', id])).toMatchObject({ success: true });
-}, 120_000);
+});
 
 // Requirement: approvals-expire
 it('eight days later the request has expired: the call is denied, and the late signature is kept', async () => {
@@ -62,7 +62,7 @@ it('eight days later the request has expired: the call is denied, and the late s
     success: true,
     outcome: 'expired',
   });
-}, 120_000);
+});
 
 it('an approval in time counts also when the thread continues after the expiry', async () => {
   const here = await house(calls(marks('mark')));
@@ -70,7 +70,7 @@ it('an approval in time counts also when the thread continues after the expiry',
   await after(here, 1, ['approve', id, '--no-resume']);
   await after(here, 30, ['threads', 'resume', threadId]);
   await expectRan(here, threadId);
-}, 120_000);
+});
 
 it('an approval for two hours covers no call of the third day', async () => {
   const here = await house(calls(marks('mark')), calls(marks('second')), calls(marks('third')));
@@ -84,7 +84,7 @@ it('an approval for two hours covers no call of the third day', async () => {
   await other.json(['approve', asked.id, '--scope', 'tool', '--until', '2h', '--no-resume']);
   await after(other, 3, ['threads', 'resume', asked.threadId], 8);
   expect(other.file('mark')).toBeUndefined();
-}, 120_000);
+});
 
 it('a key that was revoked in between does not count, and what it let through before does', async () => {
   const here = await house(calls(marks('mark')), calls(marks('second')));
@@ -104,7 +104,7 @@ it('a key that was revoked in between does not count, and what it let through be
     decisions: [{ problem: 'key_revoked' }],
   });
   expect(await after(here, 4, ['verify', 'thread', threadId])).toMatchObject({ success: true });
-}, 120_000);
+});
 
 it('a key that the owner rotated in between voids the approval, because the thread runs under another one', async () => {
   const here = await house(calls(marks('mark')));
@@ -118,7 +118,7 @@ it('a key that the owner rotated in between voids the approval, because the thre
   await after(here, 3, ['approve', next, '--no-resume']);
   await after(here, 3, ['threads', 'resume', threadId]);
   await expectRan(here, threadId);
-}, 120_000);
+});
 
 it('an approver who rotated the key in between has decided with the old one, which counts', async () => {
   const here = await house(calls(marks('mark')));
@@ -129,4 +129,4 @@ it('an approver who rotated the key in between has decided with the old one, whi
   await after(ada, 2, ['keys', 'rotate', '-y']);
   await after(here, 3, ['threads', 'resume', threadId]);
   await expectRan(here, threadId);
-}, 120_000);
+});

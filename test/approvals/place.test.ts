@@ -34,7 +34,7 @@ it('a call of an isolated thread is shown and bound as it is in its worktree', a
   await here.json(['approve', request?.id ?? '']);
   await here.until(String(parent), 'completed');
   expect(here.file('where')).toBe(`${cwd}\n`);
-}, 240_000);
+});
 
 it('approve returns once another process has taken the thread', async () => {
   const here = await family({ 'ask-one': [calls(marks('mark'))] });
@@ -46,7 +46,7 @@ it('approve returns once another process has taken the thread', async () => {
   };
   expect(threads.map(({ status }) => status)).toEqual(['completed']);
   expect(here.file('mark')).toBe('ran\n');
-}, 240_000);
+});
 
 it('a thread cannot move trust: neither keys, nor accepted files, nor signatures, nor its plan', async () => {
   const bin = join(await cliPackage(), 'bin/rye.js');
@@ -90,4 +90,4 @@ it('a thread cannot move trust: neither keys, nor accepted files, nor signatures
   expect(told.match(/approval_refused/g)).toHaveLength(scripts.length);
   expect(told.match(/exit 4/g)).toHaveLength(scripts.length);
   expect(here.read('config/agent/approvals.yaml')).toBe(before);
-}, 240_000);
+});

@@ -43,7 +43,7 @@ it('sign, validate and every run refuse a policy that could not be kept', async 
     expect(stderr, what).toMatch(message);
   }
   expect(here.bodies).toEqual([]);
-}, 240_000);
+});
 
 it('the first rule that matches counts: conditions know the input, the cost and the rest of the budget', async () => {
   const turns = [
@@ -77,7 +77,7 @@ it('the first rule that matches counts: conditions know the input, the cost and 
   await here.json(['approve', request?.id ?? '']);
   await here.until(String(result['thread_id']), 'completed');
   expect(here.file('second')).toBe('ran\n');
-}, 240_000);
+});
 
 it('a request about a directive names the most that it may cost', async () => {
   const here = await family({
@@ -96,7 +96,7 @@ it('a request about a directive names the most that it may cost', async () => {
   });
   await here.json(['approve', requested?.payload.request.id ?? '']);
   await here.until(String(parent), 'completed');
-}, 240_000);
+});
 
 it('a key that is trusted for some tools only cannot approve others', async () => {
   const here = await house(calls(marks('mark')));
@@ -131,7 +131,7 @@ it('a key that is trusted for some tools only cannot approve others', async () =
   expect([decided.code, decided.stderr]).toEqual([0, '']);
   await here.json(['threads', 'resume', String(thread)]);
   expect(here.file('mark')).toBe('ran\n');
-}, 240_000);
+});
 
 function isRequested(
   event: LogEvent,

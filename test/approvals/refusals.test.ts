@@ -110,7 +110,7 @@ describe('a decision that is not one', () => {
     const { decisions } = await here.row(first.id);
     await here.plant(second.id, ...decisions.map(({ signed }) => signed));
     await expectNoEffect(here, second, 'about another request');
-  }, 120_000);
+  });
 
   it('that was used for an earlier call does not count for the next one, though it is the same', async () => {
     const here = await house(calls(marks('first')), calls(marks('first')));
@@ -122,7 +122,7 @@ describe('a decision that is not one', () => {
     await here.plant(next?.id ?? '', ...decisions.map(({ signed }) => signed));
     await expectNoEffect(here, { threadId, id: next?.id ?? '' }, 'about another request');
     expect(here.file('first')).toBe('ran\n');
-  }, 120_000);
+  });
 });
 
 // Requirement: approvals-keys-distinct
@@ -141,7 +141,7 @@ describe('a key that may not decide', () => {
       expect(JSON.parse(refused.stdout)).toMatchObject({ error: { code: 'approval_invalid' } });
     }
     expect((await here.row(id)).decisions).toEqual([]);
-  }, 120_000);
+  });
 
   it('does not count without the purpose, and after it was revoked', async () => {
     const here = await house(calls(marks('mark')));
@@ -157,7 +157,7 @@ describe('a key that may not decide', () => {
     await here.cli(['keys', 'revoke', ada.key.keyId, '-y']);
     await expectNoEffect(here, asked, 'key_revoked');
     expect(here.bodies).toHaveLength(1);
-  }, 120_000);
+  });
 
   it('counts once, however often it signs, and two names for it are refused as a quorum', async () => {
     const here = await house(calls(marks('mark')));
@@ -186,7 +186,7 @@ describe('a key that may not decide', () => {
     });
     const refused = await other.cli(['run', 'pusher']);
     expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('config_invalid')]);
-  }, 120_000);
+  });
 
   it('of the one who runs the thread does not count where four eyes are asked for', async () => {
     const here = await house(calls(marks('mark')));
@@ -198,7 +198,7 @@ describe('a key that may not decide', () => {
     expect((await here.cli(['approve', asked.id])).code).toBe(4);
     await here.plant(asked.id, await decision(here, asked.id, here.key()));
     await expectNoEffect(here, asked, 'four eyes');
-  }, 120_000);
+  });
 });
 
 // Requirement: approvals-bound-to-effect
@@ -236,7 +236,7 @@ describe('what would run has changed since the approval', () => {
     await here.json(['approve', asked.id, '--no-resume']);
     here.signed('tools/trial/mark.sh', tool.replace('echo ran', 'echo  ran'));
     await expectAskedAgain(here, asked);
-  }, 120_000);
+  });
 
   it('the folder', async () => {
     const here = await house(calls(marks('mark')));
@@ -246,7 +246,7 @@ describe('what would run has changed since the approval', () => {
     renameSync(here.project, moved);
     symlinkSync(moved, here.project);
     await expectAskedAgain(here, asked);
-  }, 120_000);
+  });
 
   it('the plan', async () => {
     const here = await house(calls(marks('mark')));
@@ -256,7 +256,7 @@ describe('what would run has changed since the approval', () => {
     const [, ...text] = readFileSync(path, 'utf8').split('\n');
     here.signed('directives/pusher.md', `${text.join('\n')}\nPush carefully.\n`);
     await expectAskedAgain(here, asked, ['--refresh']);
-  }, 120_000);
+  });
 
   it('a file that is too long to be compared, while the process of the thread waits', async () => {
     const write = toolUse('rye_file_system_write', { path: 'notes.txt', content: 'new\n' });
@@ -285,7 +285,7 @@ describe('what would run has changed since the approval', () => {
       { approval_id: first, outcome: 'voided' },
       { outcome: 'denied' },
     ]);
-  }, 120_000);
+  });
 
   it('but not the files that a command reads, as docs/security.md states', async () => {
     const here = await house(calls(toolUse('rye_bash', { command: 'sh deploy.sh' })));
@@ -297,7 +297,7 @@ describe('what would run has changed since the approval', () => {
     await here.json(['threads', 'resume', threadId]);
     expect(here.file('mark')).toBe('other\n');
     expect(readFileSync('docs/security.md', 'utf8')).toContain('What a command reads is not bound');
-  }, 120_000);
+  });
 
   it('the request in the database: it cannot be decided, and the log has the true one', async () => {
     const here = await house(calls(marks('mark')));
@@ -314,7 +314,7 @@ describe('what would run has changed since the approval', () => {
       { error: { code: 'approval_invalid' } },
     ]);
     expect(await here.json(['verify', 'thread', threadId])).toMatchObject({ success: true });
-  }, 120_000);
+  });
 
   it('the log: a changed request or decision is found', async () => {
     const here = await house(calls(marks('mark')));
@@ -335,5 +335,5 @@ describe('what would run has changed since the approval', () => {
     }
     writeFileSync(file, text);
     expect((await here.cli(['verify', 'thread', threadId])).code).toBe(0);
-  }, 120_000);
+  });
 });

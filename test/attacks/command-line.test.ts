@@ -2,6 +2,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync }
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { type CliResult, runCli } from '../helpers/run-cli.ts';
 import { directive } from './lab.ts';
 
@@ -22,9 +23,9 @@ beforeAll(async () => {
   project = path.join(base, 'project');
   mkdirSync(project);
   await rye(['init']);
-}, 120_000);
+});
 afterAll(() => {
-  rmSync(base, { recursive: true });
+  removeFolder(base);
 });
 
 describe('refusals at the command line', () => {
@@ -82,7 +83,7 @@ describe('refusals at the command line', () => {
     chmodSync(key, 0o600);
     expect(result).toMatchObject({ code: 3 });
     expect(result.stderr).toContain('key_unsafe');
-  }, 60_000);
+  });
 
   it('passes no key in arguments or the environment of its processes', async () => {
     const secret = 'sk-ant-process-list-0123456789';
@@ -94,7 +95,7 @@ describe('refusals at the command line', () => {
     expect(stdout).toContain('RYE_PROJECT=');
     expect(stdout).not.toContain(secret);
     expect(stdout).not.toContain('***');
-  }, 60_000);
+  });
 
   it('reads a tool without the python3 that a project brings', async () => {
     write('tools/t.py', '__tool_description__ = "A tool."\nprint("{}")\n');
@@ -104,7 +105,7 @@ describe('refusals at the command line', () => {
     rmSync(program);
     expect(stdout).toContain('t.py');
     expect(readdirSync(project)).not.toContain('ran');
-  }, 60_000);
+  });
 
   it('registers nothing when it refuses', () => {
     const threads = path.join(project, '.ai/state/threads');

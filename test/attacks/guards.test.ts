@@ -1,6 +1,7 @@
 import { copyFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { text, toolUse, type WireTurn } from '../helpers/wire-server.ts';
 import { attacks, codeOf, directive, harmless, type Lab, settledCode } from './lab.ts';
 
@@ -41,7 +42,7 @@ const unsign = (lab: Lab): void => {
   lab.write(hooksFile, lab.read(hooksFile).replace(/^.*\n/, ''));
 };
 
-const forgetUser = (lab: Lab): void => rmSync(join(lab.home, '.ai/state'), { recursive: true });
+const forgetUser = (lab: Lab): void => removeFolder(join(lab.home, '.ai/state'));
 
 describe('a model that holds file tools', () => {
   attacks(
@@ -272,7 +273,7 @@ describe('a guard that was changed beside rye', () => {
       run: async (lab) => {
         await guardedLab(lab);
         unsign(lab);
-        rmSync(join(lab.home, '.ai/config/keys/signing'), { recursive: true });
+        removeFolder(join(lab.home, '.ai/config/keys/signing'));
         return await lab.rye().lock.accept();
       },
     },

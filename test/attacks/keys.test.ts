@@ -3,7 +3,6 @@ import {
   linkSync,
   mkdirSync,
   renameSync,
-  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -13,6 +12,7 @@ import { describe } from 'vitest';
 import { renderTrustedKey, trustedKeySubject } from '../../src/trust/key-files.ts';
 import { generateKeyPair, readPrivateKey } from '../../src/trust/keys.ts';
 import { signText } from '../../src/trust/signature.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { attacks, directive, harmless, type Lab } from './lab.ts';
 
 const KEYS = '~/.ai/config/keys';
@@ -76,7 +76,7 @@ describe('the signing key', () => {
       name: 'is missing',
       code: 'key_missing',
       run: (lab) => {
-        rmSync(lab.path(`${KEYS}/signing`), { recursive: true });
+        removeFolder(lab.path(`${KEYS}/signing`));
         return lab.run('hello');
       },
     },
@@ -362,7 +362,7 @@ describe('key management keeps its promises', () => {
       run: async (lab) => {
         const before = process.umask(0);
         try {
-          rmSync(lab.path(`${KEYS}/signing`), { recursive: true });
+          removeFolder(lab.path(`${KEYS}/signing`));
           await lab.rye().keys.init();
         } finally {
           process.umask(before);

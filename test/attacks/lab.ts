@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { expect, it } from 'vitest';
@@ -11,6 +11,7 @@ import type { ThreadResult } from '../../src/core/thread.ts';
 import { generateKeyPair, readPrivateKey, type SigningKey } from '../../src/trust/keys.ts';
 import { signText } from '../../src/trust/signature.ts';
 import { signatureStyle } from '../../src/trust/signature-line.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { subjectOfPath } from '../helpers/signed-files.ts';
 import { startWireServer, type WireScript, type WireServer } from '../helpers/wire-server.ts';
 
@@ -113,7 +114,7 @@ export async function openLab(): Promise<Lab> {
     async remove() {
       for (const rye of opened) rye.close();
       for (const server of servers) await server.close();
-      rmSync(base, { recursive: true, force: true, maxRetries: 5 });
+      removeFolder(base);
     },
   };
   await lab.rye().keys.init();

@@ -424,7 +424,7 @@ describe('the sandbox', () => {
     } finally {
       await lab.remove();
     }
-  }, 60_000);
+  });
 
   it.runIf(here)(
     'stops a confined command at its timeout',

@@ -11,6 +11,7 @@ import {
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { ThreadVerification } from '../../src/app/api/threads.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { text, toolUse } from '../helpers/wire-server.ts';
 import { attacks, directive, harmless, inLab, type Lab, shellTool } from './lab.ts';
 
@@ -36,7 +37,7 @@ function snapshot(lab: Lab, name: string): () => void {
   const kept = join(lab.home, `kept-${name.replaceAll('/', '-')}`);
   cpSync(lab.path(name), kept, { recursive: true });
   return () => {
-    rmSync(lab.path(name), { recursive: true });
+    removeFolder(lab.path(name));
     cpSync(kept, lab.path(name), { recursive: true });
     // the lease of a run that was in progress during the copy
     rmSync(lab.path(`${FOLDER}/a/lease.json`), { force: true });
@@ -289,8 +290,8 @@ describe('A finished thread whose folder is of the middle of its run', () => {
       run: async (lab) => {
         await runHello(lab, 'a');
         const back = snapshot(lab, `${FOLDER}/a`);
-        rmSync(lab.path(FOLDER), { recursive: true });
-        rmSync(lab.path('~/.ai/state'), { recursive: true });
+        removeFolder(lab.path(FOLDER));
+        removeFolder(lab.path('~/.ai/state'));
         cpSync(join(lab.home, 'kept-state-threads-a'), lab.path(`${FOLDER}/a`), {
           recursive: true,
         });

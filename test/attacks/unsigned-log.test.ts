@@ -1,4 +1,4 @@
-import { appendFileSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -7,6 +7,7 @@ import { systemClock, systemIds } from '../../src/app/system.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import { marksModel } from '../faults/marks.ts';
 import { copyOf, openWorld, startCli, type World } from '../faults/world.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { startWireServer, type WireServer } from '../helpers/wire-server.ts';
 import { temporaryWorkspace } from '../helpers/workspace.ts';
@@ -23,7 +24,7 @@ beforeAll(async () => {
   prepared = await temporaryWorkspace({ fixture: 'faults' });
   await prepared.rye(['sign', 'config', 'agent/coordination']);
   killed = await killedBehind('append tool_settled+message+checkpoint', 1);
-}, 60_000);
+});
 
 /** A world whose thread `t` was killed right after the nth step of this name. */
 async function killedBehind(step: string, nth: number): Promise<World> {
@@ -38,7 +39,7 @@ async function killedBehind(step: string, nth: number): Promise<World> {
 
 afterAll(async () => {
   prepared.remove();
-  rmSync(path.dirname(killed.project), { recursive: true, force: true });
+  removeFolder(path.dirname(killed.project));
   await server.close();
 });
 
@@ -55,7 +56,7 @@ async function forged<T>(
     return await use(rye, world);
   } finally {
     rye.close();
-    rmSync(path.dirname(world.project), { recursive: true, force: true });
+    removeFolder(path.dirname(world.project));
   }
 }
 
@@ -243,7 +244,7 @@ describe('a person', () => {
         );
       },
     );
-  }, 30_000);
+  });
 });
 
 describe('recovery', () => {
@@ -287,7 +288,7 @@ describe('recovery', () => {
       }),
       { seed: 11, numRuns: 15 },
     );
-  }, 120_000);
+  });
 
   it('starts a new log if nothing was signed', async () => {
     const header = (file: string): void => {
@@ -332,9 +333,9 @@ describe('recovery', () => {
         later,
       );
     } finally {
-      rmSync(path.dirname(later.project), { recursive: true, force: true });
+      removeFolder(path.dirname(later.project));
     }
-  }, 30_000);
+  });
 
   it('refuses a log whose signed part was changed', async () => {
     const edit = (file: string): void =>

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { temporaryWorkspace, type Workspace } from '../helpers/workspace.ts';
 
-const WAIT = { timeout: 30_000, interval: 50 };
+const WAIT = { timeout: 60_000, interval: 50 };
 
 const ESCAPE = '\u001b';
 const COLOR = new RegExp(`${ESCAPE}\\[[\\d;]*m`);
@@ -13,6 +13,7 @@ const COLOR = new RegExp(`${ESCAPE}\\[[\\d;]*m`);
 let space: Workspace & { readonly remove: () => void };
 let program = '';
 let threadId = '';
+let opened = 0;
 
 /** A separate tmux server, so that no other session is affected. */
 const SERVER = `rye-test-${process.pid}`;
@@ -29,9 +30,11 @@ class Terminal {
   readonly #name: string;
 
   constructor(name: string, columns: number, rows: number) {
-    this.#name = name;
+    // a test that is tried again has its earlier session still
+    opened += 1;
+    this.#name = `${name}-${opened}`;
     const size = ['-x', String(columns), '-y', String(rows)];
-    tmux('new-session', '-d', '-s', name, ...size, '-c', space.project, 'sh');
+    tmux('new-session', '-d', '-s', this.#name, ...size, '-c', space.project, 'sh');
   }
 
   run(args: string, env = ''): void {
@@ -93,7 +96,7 @@ beforeAll(async () => {
   space = await temporaryWorkspace({ init: true });
   const { stdout } = await space.rye(['execute', 'directive', 'hello', '--json']);
   threadId = String(JSON.parse(stdout).thread_id);
-}, 60_000);
+});
 
 afterAll(() => {
   tmux('kill-server');

@@ -1,11 +1,12 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, describe, expect, it, test } from 'vitest';
 import { loadTree } from '../../src/cli/command.ts';
 import { completionScript } from '../../src/cli/commands/completion.ts';
 import { ROOT } from '../../src/cli/root.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { workspace } from '../helpers/workspace.ts';
 
@@ -15,7 +16,7 @@ const folder = mkdtempSync(path.join(tmpdir(), 'rye-completion-'));
 const script = path.join(folder, 'rye.bash');
 writeFileSync(script, completionScript('bash', TREE));
 afterAll(() => {
-  rmSync(folder, { recursive: true });
+  removeFolder(folder);
 });
 
 /** Returns the words that bash offers after these; the last one is being typed. */
@@ -66,7 +67,7 @@ it('offers IDs, models and inputs of the project', async () => {
   expect(offered('run', 'hello', '--input', 'w')).toEqual(['who=']);
   expect(offered('run', 'hello', '--model', 'claude-opus-5-5')).toContain('claude-opus-5-5');
   expect(offered('threads', 'show', 'nothing-like-it')).toEqual(['']);
-}, 120_000);
+});
 
 it('gives zsh the bash completion through its own layer', () => {
   expect(completionScript('zsh', TREE)).toMatch(/^#compdef rye\n.*bashcompinit/);

@@ -1,12 +1,13 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, realpathSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { confirm } from '../../src/cli/input.ts';
 import { generateKeyPair, readPrivateKey } from '../../src/trust/keys.ts';
 import { createFakeIo } from '../helpers/fake-io.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage, runCli } from '../helpers/run-cli.ts';
 
 const { privatePem, publicPem } = generateKeyPair();
@@ -17,9 +18,9 @@ beforeAll(async () => {
   folder = realpathSync(mkdtempSync(path.join(tmpdir(), 'rye-confirm-')));
   writeFileSync(path.join(folder, 'alice.pem'), publicPem);
   await runCli(['keys', 'init'], { cwd: folder });
-}, 120_000);
+});
 afterAll(() => {
-  rmSync(folder, { recursive: true });
+  removeFolder(folder);
 });
 
 /** Runs rye on a new pseudo-terminal and types `keys` at its question. */

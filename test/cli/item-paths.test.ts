@@ -17,7 +17,7 @@ beforeAll(async () => {
     await here.rye(['new', type, id]);
   }
   return made.remove;
-}, 120_000);
+});
 
 const REVIEW = '.ai/directives/team/review.md';
 

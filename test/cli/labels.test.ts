@@ -3,7 +3,7 @@ import path from 'node:path';
 import { expect, test } from 'vitest';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
 
-const LIMIT = 240_000;
+const LIMIT = 300_000;
 
 function directive(name: string, inputs: string, steps: string): string {
   return `# ${name}

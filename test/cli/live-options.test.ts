@@ -6,7 +6,7 @@ import { openTerminal, type Terminal } from '../helpers/terminal.ts';
 import { calls, reply, startWireServer, text, thinking, toolUse } from '../helpers/wire-server.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
 
-const LIMIT = 120_000;
+const LIMIT = 300_000;
 
 const WORK = `# work
 

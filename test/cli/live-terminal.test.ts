@@ -13,7 +13,7 @@ import {
 } from '../helpers/wire-server.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
 
-const LIMIT = 120_000;
+const LIMIT = 300_000;
 
 function directive(name: string, turns: number): string {
   return `# ${name}

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { runningFan } from './fan.ts';
 
-const LIMIT = 240_000;
+const LIMIT = 300_000;
 
 test(
   'threads open shows the first message, the price of a turn and what children work on, follows, and enters a child',

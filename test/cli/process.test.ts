@@ -1,12 +1,13 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage, runCli } from '../helpers/run-cli.ts';
 
-const BUILD_MS = 120_000;
+const BUILD_MS = 300_000;
 const folder = mkdtempSync(path.join(tmpdir(), 'rye-process-'));
 
 beforeAll(async () => {
@@ -14,7 +15,7 @@ beforeAll(async () => {
   const { code, stderr } = await runCli(['init'], { cwd: folder });
   if (code !== 0) throw new Error(stderr);
   return () => {
-    rmSync(folder, { recursive: true });
+    removeFolder(folder);
   };
 }, BUILD_MS);
 
@@ -72,7 +73,7 @@ describe('a new folder without any key', () => {
 
 /** Resolves when the file is there. */
 async function appears(file: string): Promise<void> {
-  await expect.poll(() => existsSync(file), { timeout: 15_000 }).toBe(true);
+  await expect.poll(() => existsSync(file), { timeout: 60_000 }).toBe(true);
 }
 
 describe('signals', () => {

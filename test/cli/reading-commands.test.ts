@@ -1,9 +1,10 @@
-import { mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, realpathSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type Command, loadTree } from '../../src/cli/command.ts';
 import { ROOT } from '../../src/cli/root.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { type CliResult, runCli } from '../helpers/run-cli.ts';
 
 /** Command lines of every command that only reads, by command. None of them finds a thread. */
@@ -108,7 +109,7 @@ beforeEach(() => {
   mkdirSync(project);
   mkdirSync(home);
 });
-afterEach(() => rmSync(base, { recursive: true, force: true }));
+afterEach(() => removeFolder(base));
 
 async function rye(args: readonly string[]): Promise<CliResult> {
   return await runCli(args, { cwd: project, env: { HOME: home } });

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { workspace } from '../helpers/workspace.ts';
 import { runningFan } from './fan.ts';
 
-const LIMIT = 240_000;
+const LIMIT = 300_000;
 
 test(
   'threads show has the state, limits with used and left, cost, children and the next command, and 60 columns are enough',

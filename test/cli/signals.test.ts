@@ -9,7 +9,7 @@ import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import type { WireScript, WireServer } from '../helpers/wire-server.ts';
 
-const POLL = { timeout: 20_000, interval: 20 };
+const POLL = { timeout: 60_000, interval: 20 };
 
 const labs: Lab[] = [];
 

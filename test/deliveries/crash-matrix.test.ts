@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -8,6 +8,7 @@ import type { DeliveryFacts, DeliveryReport } from '../../src/core/delivery.ts';
 import { deliveryFacts } from '../../src/log/delivery-facts.ts';
 import { UNSEEN } from '../../src/policy/steer.ts';
 import { bundle } from '../helpers/bundle.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { violations } from './oracle.ts';
 import { Owner } from './owner.ts';
 import { Chance, SimLog, THREAD, World } from './world.ts';
@@ -75,7 +76,7 @@ describe('SIGKILL', () => {
     'at %s, the %i. time: the log decides, nothing is lost, sent twice or left open',
     async (point, time) => {
       const folder = mkdtempSync(path.join(tmpdir(), 'rye-crash-'));
-      onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+      onTestFinished(() => removeFolder(folder));
       expect(await killedAt(folder, point, time)).toBe('SIGKILL');
       const world = new World(folder);
       onTestFinished(() => world.store.close());

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import Database from 'better-sqlite3';
@@ -8,6 +8,7 @@ import type { OpenTools, ThreadEnv } from '../../src/threads/ports.ts';
 import { ThreadInbox } from '../../src/threads/run/inbox.ts';
 import type { StartedThread } from '../../src/threads/run/start.ts';
 import { CAUTIOUS_TRAITS, type ResolvedCall, type Tool, textOutput } from '../../src/tools/tool.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { READS, SimLog, THREAD, World } from './world.ts';
 
 function tool(id: string, readsOnly: boolean): Tool {
@@ -34,7 +35,7 @@ const RULES = { enabled: true, minIntervalMs: 0, proofMs: 1000 };
 /** An inbox with its run open, on real tables. */
 async function opened(offered: readonly Tool[]) {
   const folder = mkdtempSync(path.join(tmpdir(), 'rye-inbox-'));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  onTestFinished(() => removeFolder(folder));
   const world = new World(folder);
   onTestFinished(() => world.store.close());
   await world.register(THREAD, null);

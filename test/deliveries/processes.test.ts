@@ -1,11 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { expect, it, onTestFinished } from 'vitest';
 import { bundle } from '../helpers/bundle.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { violations } from './oracle.ts';
 import { Owner } from './owner.ts';
 import { Chance, SimLog, THREAD, World } from './world.ts';
@@ -99,6 +100,6 @@ it(`several processes on one thread, killed at random, keep the promises (${SEED
     const folder = mkdtempSync(path.join(tmpdir(), 'rye-chaos-'));
     // what a rare failure left is all that tells why: its folder stays, and the message names it
     expect({ seed, folder, ...(await play(folder, seed)) }).toEqual({ seed, folder, ...KEPT });
-    rmSync(folder, { recursive: true, force: true });
+    removeFolder(folder);
   }
 }, 3_600_000);

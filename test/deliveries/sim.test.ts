@@ -1,7 +1,8 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { type SimReport, simulate } from './sim.ts';
 
 const SEEDS = Number(process.env['RYE_SEEDS'] ?? 6);
@@ -10,7 +11,7 @@ const FIRST = Number(process.env['RYE_FIRST_SEED'] ?? 1);
 
 function folder(): string {
   const made = mkdtempSync(path.join(tmpdir(), 'rye-deliveries-'));
-  onTestFinished(() => rmSync(made, { recursive: true, force: true }));
+  onTestFinished(() => removeFolder(made));
   return made;
 }
 

@@ -1,8 +1,8 @@
-import { rmSync } from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { RyeError } from '../../src/core/errors.ts';
 import { NO_COST } from '../../src/core/usage.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { violations } from './oracle.ts';
 import { Owner, type Point } from './owner.ts';
 import { Chance, READS, SimLog, THREAD, World } from './world.ts';
@@ -38,7 +38,7 @@ export async function simulate(options: SimOptions): Promise<SimReport> {
     return await new Simulation(world, options).run();
   } finally {
     world.store.close();
-    rmSync(folder, { recursive: true, force: true });
+    removeFolder(folder);
   }
 }
 

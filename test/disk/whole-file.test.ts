@@ -5,7 +5,6 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
-  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -21,12 +20,13 @@ import {
   writeOutput,
   writeWhole,
 } from '../../src/disk/whole-file.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 
 let folder: string;
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'rye-disk-'));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  onTestFinished(() => removeFolder(folder));
 });
 
 const modeOf = (path: string): number => statSync(path).mode & 0o7777;

@@ -96,4 +96,4 @@ test('an answer of ten times the pieces needs no more memory, with the shipped s
   const lines = readFileSync(paths.transcript, 'utf8').trimEnd().split('\n');
   const end = lines.findLast((line) => line.includes('"event_type":"thread_finished"'));
   expect(JSON.parse(end ?? '')).toMatchObject({ payload: { result: whole } });
-}, 120_000);
+});

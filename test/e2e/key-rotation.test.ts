@@ -1,6 +1,7 @@
-import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import type { CliResult } from '../helpers/run-cli.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
 
@@ -21,7 +22,7 @@ function pull(from: Workspace, to: Workspace): void {
   for (const folder of ['config/keys', 'directives']) {
     const source = path.join(from.project, '.ai', folder);
     const target = path.join(to.project, '.ai', folder);
-    rmSync(target, { recursive: true, force: true });
+    removeFolder(target);
     if (existsSync(source)) cpSync(source, target, { recursive: true });
   }
 }
@@ -98,7 +99,7 @@ test('trust follows several rotations, and the run keeps the statements', async 
   pull(ada, bob);
   expect((await bob.rye(['run', 'deploy'])).code).toBe(0);
   // the statements count in other projects and after they are gone from this one
-  rmSync(path.join(bob.project, KEYS), { recursive: true });
+  removeFolder(path.join(bob.project, KEYS));
   expect(await keyOf(bob, last)).toMatchObject({ trusted: true, source: 'user' });
 });
 
@@ -117,7 +118,7 @@ test('a rotation and the revocation of the old key reach a colleague together', 
   expect(await keyOf(bob, old)).toMatchObject({ revoked: true, trusted: false, purposes: [] });
   expect(await keyOf(bob, next)).toMatchObject({ trusted: true });
   // someone takes the revocation out of the project again
-  rmSync(path.join(bob.project, KEYS), { recursive: true });
+  removeFolder(path.join(bob.project, KEYS));
   expect((await bob.rye(['run', 'before'])).stderr).toContain('[key_revoked]');
   expect((await bob.rye(['run', 'after'])).code).toBe(0);
   const { key_id: again } = await rotated(ada);
@@ -200,10 +201,10 @@ test('a published revocation can be imported from its file, and keys publish wri
   const alone = await bob.rye(['keys', 'revoke', file, '--yes']);
   expect(alone.stderr).toContain('[signature_invalid]');
   pull(ada, bob);
-  rmSync(path.join(bob.project, KEYS, 'revoked'), { recursive: true });
+  removeFolder(path.join(bob.project, KEYS, 'revoked'));
   expect((await bob.rye(['keys', 'revoke', file, '--yes'])).stdout).toContain(`revoked ${old}`);
   expect(await keyOf(bob, old)).toMatchObject({ revoked: true });
-  rmSync(path.join(ada.project, KEYS), { recursive: true });
+  removeFolder(path.join(ada.project, KEYS));
   const { files } = (await ada.json(['keys', 'publish'])) as { files: string[] };
   expect(files).toHaveLength(2);
   expect(await ada.json(['keys', 'publish'])).toMatchObject({ files: [] });

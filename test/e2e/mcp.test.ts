@@ -175,7 +175,7 @@ test('a thread works with two skills and three servers, one over HTTP and one la
   expect(stderr).toContain('no luck');
   const verified = await here.json(['verify', 'thread', String(result['thread_id'])]);
   expect(verified).toMatchObject({ success: true });
-}, 120_000);
+});
 
 // Requirement: touch-on-first-use
 test('a dry run starts no server and reaches none; it names the servers that a run would start', async () => {

@@ -19,7 +19,7 @@ beforeAll(async () => {
     prompt = JSON.stringify(body.messages);
     return reply('42');
   });
-}, 120_000);
+});
 afterAll(async () => {
   await server.close();
   made.remove();

@@ -83,7 +83,7 @@ beforeAll(async () => {
     execFileSync('git', ['apply', patch], { cwd: here.project });
   await here.rye(['init']);
   for (const type of ['config', 'directive', 'tool']) await here.rye(['sign', type, '**']);
-}, 180_000);
+});
 
 afterAll(() => {
   stopServer();
@@ -133,7 +133,7 @@ describe('a project of Rye OS', () => {
         .map(({ id }) => id)
         .toSorted(),
     );
-  }, 240_000);
+  });
 
   test('has its tools run, or refused with what to write instead, and none that does nothing', async () => {
     const tools = rows.filter(({ type }) => type === 'tool');
@@ -164,7 +164,7 @@ describe('a project of Rye OS', () => {
     const advised = others.filter(({ code, hint }) => code === 'tool_unsupported' && hint !== null);
     expect(advised.map(({ id }) => id)).toEqual(others.map(({ id }) => id));
     expect(share([...succeeded, ...advised], tools)).toBeGreaterThanOrEqual(0.8);
-  }, 240_000);
+  });
 
   test('keeps its configuration, with its servers and providers at their new places', async () => {
     const config = rows.filter(({ type }) => type === 'config');

@@ -151,7 +151,7 @@ test('recovery leaves a message to a person when its process was killed in a req
   }
   const { stdout } = await at.here.rye(['threads', 'deliveries', ID]);
   expect(stdout).toContain('manual');
-}, 120_000);
+});
 
 test('threads deliveries refuses a message of a living run and of one that is settled, and its hints work', async () => {
   const at = await place();
@@ -172,7 +172,7 @@ test('threads deliveries refuses a message of a living run and of one that is se
   expect(twice.stderr).toContain('delivery 1 is already settled: operator_dropped');
   expect(twice.stderr).toContain(`rye threads steer ${ID} 'MESSAGE'`);
   expect(await at.here.rye(['threads', 'steer', ID, 'MESSAGE'])).toMatchObject({ code: 0 });
-}, 120_000);
+});
 
 test('threads show prints what the active turn may do while it runs, and nothing when it is over', async () => {
   const at = await place();
@@ -195,4 +195,4 @@ test('threads show prints what the active turn may do while it runs, and nothing
   process.kill(pid, 'SIGKILL');
   await at.here.rye(['threads', 'recover', ID]);
   expect((await at.here.json(['threads', 'show', ID]))['active_turn']).toBeNull();
-}, 120_000);
+});

@@ -101,7 +101,7 @@ test('a thread loads the skills that it may fetch, reads their files and gains n
   expect(last).not.toContain('unsigned content');
   expect(last).toContain('references/late.md is not in its signed list');
   expect(last).toContain('Unknown tool: skills_run_script');
-}, 60_000);
+});
 
 const SCRIPT = `
 import json, os, sys
@@ -192,7 +192,7 @@ test('a script of a skill runs as it was signed: no shell, a reduced environment
   const copy = path.join(here.home, '.ai/skills/reading/scripts/x.sh');
   expect(readFileSync(copy, 'utf8')).toBe('echo never\n');
   expect((await here.rye(['verify', 'skill', 'reading'])).code).toBe(0);
-}, 60_000);
+});
 
 // Requirement: activation-event, first-run-restores
 test('a resumed thread still has its skills and the tools that they brought, and their text is never cut', async () => {
@@ -255,7 +255,7 @@ test('a resumed thread still has its skills and the tools that they brought, and
     { payload: { ...payload, via: 'model' } },
     { payload: { ...payload, via: 'resume' } },
   ]);
-}, 60_000);
+});
 
 // Requirement: project-skill-first
 test('skills of other programs are used if configured and signed, after rye’s own', async () => {
@@ -301,7 +301,7 @@ test('skills of other programs are used if configured and signed, after rye’s 
   for (const name of ['both', 'home', 'own']) expect(system).toContain(`How to do ${name}.`);
   expect(system).not.toContain('How to do unsigned.');
   expect(results(server.requests[1]?.body)).toContain('The body of both');
-}, 60_000);
+});
 
 test('a skill is refused if signed files changed or disappeared, and the message names them', async () => {
   const here = await workspace();

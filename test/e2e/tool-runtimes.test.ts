@@ -391,7 +391,7 @@ describe('a tool that would do nothing or cannot run', () => {
       ]);
       expect(exit, id).not.toBe(0);
     }
-  }, 120_000);
+  });
 
   test('without a description names the header to write', async () => {
     const here = await tools({ 't/x.sh': 'echo hi\n' });

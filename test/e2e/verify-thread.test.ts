@@ -1,8 +1,9 @@
-import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Rye } from '../../src/app/api/rye.ts';
 import { openRye } from '../../src/app/open-rye.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { temporaryWorkspace, type Workspace } from '../helpers/workspace.ts';
 
 let here: Workspace & { readonly remove: () => void };
@@ -113,7 +114,7 @@ describe('readers of an edited log report it and exit with 0', () => {
     cpSync(folder, kept, { recursive: true });
     const [entry] = (await rye.trees.view(id)).rows;
     await rye.trees.label(id, entry?.entry.id ?? '', 'kept');
-    rmSync(folder, { recursive: true });
+    removeFolder(folder);
     cpSync(kept, folder, { recursive: true });
     const found = await here.rye(['verify', 'thread', id]);
     expect(found.code).toBe(3);

@@ -1,13 +1,14 @@
 import { execFileSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 
 describe('npm run dev', () => {
   it('runs directives from the sources when nothing is built', () => {
     const folder = mkdtempSync(path.join(tmpdir(), 'rye-dev-'));
-    onTestFinished(() => rmSync(folder, { recursive: true }));
+    onTestFinished(() => removeFolder(folder));
     const clone = path.join(folder, 'clone');
     for (const part of [
       '.ai',
@@ -35,5 +36,5 @@ describe('npm run dev', () => {
     rye('run', 'hello', '--async', '--thread-id', 'detached');
     expect(rye('threads', 'wait', 'detached', '--json')).toContain('"status":"completed"');
     expect(existsSync(path.join(clone, 'dist'))).toBe(false);
-  }, 180_000);
+  });
 });

@@ -1,8 +1,9 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 
 const folder = mkdtempSync(path.join(tmpdir(), 'rye-installed-'));
@@ -22,8 +23,8 @@ beforeAll(async () => {
   for (const part of ['.ai', 'bin', 'dist', 'package.json']) {
     cpSync(path.join(await cliPackage(), part), path.join(installed, part), { recursive: true });
   }
-  return () => rmSync(folder, { recursive: true });
-}, 120_000);
+  return () => removeFolder(folder);
+});
 
 function rye(...words: readonly string[]) {
   const { status, stdout, stderr } = spawnSync(

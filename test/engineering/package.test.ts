@@ -5,16 +5,17 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage, runCli } from '../helpers/run-cli.ts';
 
-const BUILD_MS = 120_000;
+const BUILD_MS = 300_000;
 const folder = mkdtempSync(path.join(tmpdir(), 'rye-package-'));
 let installed = '';
 
 beforeAll(async () => {
   installed = await cliPackage();
   return () => {
-    rmSync(folder, { recursive: true });
+    removeFolder(folder);
   };
 }, BUILD_MS);
 

@@ -1,4 +1,4 @@
-import { appendFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { Rye } from '../../src/app/api/rye.ts';
@@ -7,6 +7,7 @@ import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
 import { addCost } from '../../src/core/usage.ts';
 import { isKnown } from '../../src/log/tree.ts';
 import { openStore } from '../../src/storage/open-store.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { startWireServer, type WireScript, type WireServer } from '../helpers/wire-server.ts';
 import { temporaryWorkspace } from '../helpers/workspace.ts';
@@ -18,7 +19,7 @@ let prepared: Awaited<ReturnType<typeof temporaryWorkspace>>;
 beforeAll(async () => {
   await cliPackage();
   prepared = await temporaryWorkspace({ fixture: 'faults' });
-}, 120_000);
+});
 
 afterAll(() => prepared.remove());
 
@@ -35,7 +36,7 @@ async function stage(script: WireScript, configure?: (world: World) => void): Pr
   const rye = openWorld(world);
   onTestFinished(async () => {
     rye.close();
-    rmSync(path.dirname(world.project), { recursive: true, force: true });
+    removeFolder(path.dirname(world.project));
     await server.close();
   });
   await rye.items.sign('config', 'agent/coordination');
@@ -155,7 +156,7 @@ describe('a chain of three threads', () => {
     expect(knowledge).not.toContain('mark-1');
     const oldest = await rye.items.search('knowledge', '"WORK: leave the marks"');
     expect(oldest.results.map(({ id }) => id)).toContain('agent/threads/work/t1');
-  }, 180_000);
+  });
 });
 
 describe('resuming', () => {
@@ -204,7 +205,7 @@ describe('resuming', () => {
       { run: 3, reason: 'resumed', limits: { turns: 12 }, plan_sha256 },
     ]);
     await expectLegal(world, rye);
-  }, 180_000);
+  });
 
   it('resumes from an earlier entry', async () => {
     const { world, rye, server } = await stage(marksModel);
@@ -225,7 +226,7 @@ describe('resuming', () => {
     await expect(rye.recovery.resume({ threadId: 't', from: 'zzz' })).rejects.toMatchObject({
       code: 'entry_not_found',
     });
-  }, 180_000);
+  });
 
   // Requirement: edited-log-resumed
   it('refuses tampered state: the log, thread.json, the plan', async () => {
@@ -250,7 +251,7 @@ describe('resuming', () => {
       code: 'transcript_tampered',
     });
     expect(await rye.threads.list()).toHaveLength(2);
-  }, 180_000);
+  });
 
   it('refuses where nothing is left, and takes more from the command line', async () => {
     const { rye } = await stage(marksModel);
@@ -263,7 +264,7 @@ describe('resuming', () => {
     expect(await rye.recovery.resume({ threadId: 't', limits: { turns: 9 } })).toMatchObject({
       success: true,
     });
-  }, 180_000);
+  });
 });
 
 describe('collecting', () => {
@@ -291,5 +292,5 @@ describe('collecting', () => {
       // an archived log has no plain file, which is all that this check reads
       if (!String(error).includes('has no log')) throw error;
     });
-  }, 180_000);
+  });
 });

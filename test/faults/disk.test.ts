@@ -1,6 +1,6 @@
-import { rmSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, type TestContext } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { startWireServer, type WireServer } from '../helpers/wire-server.ts';
 import { temporaryWorkspace } from '../helpers/workspace.ts';
@@ -15,7 +15,7 @@ beforeAll(async () => {
   server = await startWireServer(marksModel);
   prepared = await temporaryWorkspace({ fixture: 'faults' });
   await prepared.rye(['sign', 'config', 'agent/coordination']);
-}, 120_000);
+});
 
 afterAll(async () => {
   prepared.remove();
@@ -36,7 +36,7 @@ async function runWith(fault: Fault, { onTestFinished }: TestContext) {
   const rye = openWorld(world);
   onTestFinished(() => {
     rye.close();
-    rmSync(path.dirname(world.project), { recursive: true, force: true });
+    removeFolder(path.dirname(world.project));
   });
   const broken = path.resolve(import.meta.dirname, 'broken-disk.mjs');
   const program = path.join(await cliPackage(), 'bin', 'rye.js');
@@ -52,7 +52,7 @@ describe('a disk that can be written no more', () => {
     { name: 'transcript.jsonl', code: 'EIO', after: 9 },
   ])(
     '$code on the log ends the thread, in order and resumable',
-    { timeout: 120_000 },
+    { timeout: 300_000 },
     async (fault: Fault, context) => {
       const { world, rye, code, result } = await runWith(fault, context);
       expect(code).toBe(1);
@@ -79,7 +79,7 @@ describe('a disk that can be written no more', () => {
     { name: 'budget_ledger.db', code: 'SQLITE_IOERR_WRITE', after: 2 },
   ])(
     '$code on $name ends the thread; what could not be noted is made up for later',
-    { timeout: 120_000 },
+    { timeout: 300_000 },
     async (fault: Fault, context) => {
       const { world, rye, code, stderr, result } = await runWith(fault, context);
       expect(code).toBe(1);
@@ -102,5 +102,5 @@ describe('a disk that can be written no more', () => {
     expect([code, result['success'], result['status']]).toEqual([0, true, 'completed']);
     expect((await rye.threads.show('t')).thread.status).toBe('completed');
     await expectLegal(world, rye);
-  }, 120_000);
+  });
 });

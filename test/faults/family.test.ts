@@ -1,6 +1,7 @@
-import { existsSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { startWireServer, type WireServer } from '../helpers/wire-server.ts';
 import { temporaryWorkspace } from '../helpers/workspace.ts';
@@ -52,7 +53,7 @@ beforeAll(async () => {
   wholeMs = performance.now() - start;
   points = (['parent', 'child'] as const).flatMap((role) => pointsOf(role, `${trace}.${role}`));
   remove(world);
-}, 120_000);
+});
 
 afterAll(async () => {
   prepared.remove();
@@ -82,7 +83,7 @@ function pointsOf(role: Role, traceFile: string): readonly Point[] {
 }
 
 function remove({ project }: World): void {
-  rmSync(path.dirname(project), { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
+  removeFolder(path.dirname(project));
 }
 
 function pidsOf(world: World, role?: Role | 'dead'): readonly number[] {
@@ -205,7 +206,7 @@ describe('a parent and its child in another process', () => {
       // a step that comes at times, such as a sign of life, may come less often than in the trace
       expect(killed).toBeGreaterThanOrEqual(Math.ceil(tried.length * 0.8));
     },
-    EXTENT === 'all' ? SOAK_MS : 120_000,
+    EXTENT === 'all' ? SOAK_MS : 300_000,
   );
 
   it(
@@ -225,6 +226,6 @@ describe('a parent and its child in another process', () => {
         await expectRecoveryAfter(`${victims} after ${ms} ms`, world);
       }
     },
-    EXTENT === undefined ? 120_000 : SOAK_MS,
+    EXTENT === undefined ? 300_000 : SOAK_MS,
   );
 });

@@ -18,7 +18,7 @@ beforeAll(async () => {
   program = path.join(await cliPackage(), 'bin', 'rye.js');
   server = await startWireServer(marksModel);
   prepared = await temporaryWorkspace({ fixture: 'faults' });
-}, 120_000);
+});
 
 afterAll(async () => {
   prepared.remove();

@@ -1,8 +1,9 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { directive } from '../attacks/lab.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { startWireServer, text, toolUse, type WireTurn } from '../helpers/wire-server.ts';
 import { temporaryWorkspace } from '../helpers/workspace.ts';
@@ -35,7 +36,7 @@ beforeAll(async () => {
   ]) {
     execFileSync('git', [...identity, ...args], { cwd: project });
   }
-}, 120_000);
+});
 
 afterAll(() => prepared.remove());
 
@@ -57,7 +58,7 @@ async function killed(...later: readonly WireTurn[]) {
   const rye = openWorld(world);
   onTestFinished(async () => {
     rye.close();
-    rmSync(path.dirname(world.project), { recursive: true, force: true });
+    removeFolder(path.dirname(world.project));
     await server.close();
   });
   const { child, done } = await startCli(world, [...RUN, '--isolation-result', 'merge']);
@@ -83,7 +84,7 @@ it('a thread that was killed finds its worktree again, and merges what it did be
   expect(readFileSync(path.join(world.project, 'a.txt'), 'utf8')).toBe('ONE\nTWO\n');
   expect(worktrees(world)).toEqual([]);
   await expectLegal(world, rye);
-}, 120_000);
+});
 
 it('gc removes a worktree that no thread needs, and git forgets it', async () => {
   const { world, rye } = await killed();
@@ -96,4 +97,4 @@ it('gc removes a worktree that no thread needs, and git forgets it', async () =>
   expect(worktrees(world)).toEqual([]);
   const listed = execFileSync('git', ['worktree', 'list'], { cwd: world.project });
   expect(listed.toString('utf8').trim().split('\n')).toHaveLength(1);
-}, 120_000);
+});

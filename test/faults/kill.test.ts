@@ -1,6 +1,7 @@
-import { readFileSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { startWireServer, type WireServer } from '../helpers/wire-server.ts';
 import { temporaryWorkspace } from '../helpers/workspace.ts';
@@ -32,7 +33,7 @@ beforeAll(async () => {
   expect([code, stdout, stderr]).toEqual([0, expect.any(String), '']);
   trace = readFileSync(file, 'utf8').trimEnd().split('\n');
   remove(world);
-}, 120_000);
+});
 
 afterAll(async () => {
   prepared.remove();
@@ -40,7 +41,7 @@ afterAll(async () => {
 });
 
 function remove({ project }: World): void {
-  rmSync(path.dirname(project), { recursive: true, force: true });
+  removeFolder(path.dirname(project));
 }
 
 /** Recovers, checks that everything is legal, resumes, and checks what the tools did in all. */
@@ -142,7 +143,7 @@ describe('a process that is killed', () => {
       }
       expect(killedBehind.size).toBeGreaterThanOrEqual(25);
     },
-    EXTENT === 'all' ? 3_600_000 : 240_000,
+    EXTENT === 'all' ? 3_600_000 : 300_000,
   );
 
   it(
@@ -163,6 +164,6 @@ describe('a process that is killed', () => {
         remove(world);
       }
     },
-    EXTENT === undefined ? 240_000 : 3_600_000,
+    EXTENT === undefined ? 300_000 : 3_600_000,
   );
 });

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { startWireServer, type WireServer } from '../helpers/wire-server.ts';
 import { temporaryWorkspace } from '../helpers/workspace.ts';
@@ -14,7 +15,7 @@ beforeAll(async () => {
   await cliPackage();
   server = await startWireServer(marksModel);
   prepared = await temporaryWorkspace({ fixture: 'faults' });
-}, 120_000);
+});
 
 afterAll(async () => {
   prepared.remove();
@@ -23,7 +24,7 @@ afterAll(async () => {
 
 function worldAt(url: string): World {
   const world = copyOf(prepared, url);
-  onTestFinished(() => rmSync(path.dirname(world.project), { recursive: true, force: true }));
+  onTestFinished(() => removeFolder(path.dirname(world.project)));
   return world;
 }
 
@@ -58,7 +59,7 @@ describe('a start', () => {
       expect(code).toBe(2);
       expect(readFileSync(record, 'utf8')).toBe(before);
     }
-  }, 60_000);
+  });
 });
 
 describe('a running thread', () => {
@@ -87,10 +88,10 @@ describe('a running thread', () => {
       onTestFinished(async () => await model.close());
       const world = worldAt(model.url);
       const running = await startCli(world, ['run', 'helper', '--thread-id', 't', '--json']);
-      await vi.waitFor(() => expect(asked).toBe(2), { timeout: 30_000, interval: 20 });
+      await vi.waitFor(() => expect(asked).toBe(2), { timeout: 60_000, interval: 20 });
       const folder = lose(world);
       if (to) renameSync(folder, to(folder));
-      else rmSync(folder, { recursive: true });
+      else removeFolder(folder);
       release();
       const { code, stdout } = await running.done;
       expect(JSON.parse(stdout)).toMatchObject({

@@ -1,9 +1,10 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Rye } from '../../src/app/api/rye.ts';
 import type { WorktreeChanges } from '../../src/core/isolation.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { temporaryWorkspace } from '../helpers/workspace.ts';
 import { directive } from '../threads/lab.ts';
@@ -32,7 +33,7 @@ beforeAll(async () => {
   for (const args of ['init --quiet', 'add --all', 'commit --quiet -m first']) {
     execFileSync('git', [...identity, ...args.split(' ')], { cwd: project });
   }
-}, 120_000);
+});
 
 afterAll(() => prepared.remove());
 
@@ -53,7 +54,7 @@ async function inCopy(kill?: Point): Promise<World> {
 }
 
 function remove({ project }: World): void {
-  rmSync(path.dirname(project), { recursive: true, force: true });
+  removeFolder(path.dirname(project));
 }
 
 /** Returns the durable steps from the patch to the end of the thread. */
@@ -148,4 +149,4 @@ it('a resume finishes a merge that was killed half-way', async () => {
     rye.close();
     remove(world);
   }
-}, 300_000);
+});

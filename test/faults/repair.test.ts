@@ -4,6 +4,7 @@ import { readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from '
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { startWireServer, type WireServer } from '../helpers/wire-server.ts';
 import { temporaryWorkspace } from '../helpers/workspace.ts';
@@ -35,15 +36,15 @@ beforeAll(async () => {
   });
   const world = { ...lived, env: { ...lived.env, ANTHROPIC_BASE_URL: stuck.url } };
   const { child } = await startCli(world, ['run', 'helper', '--thread-id', 'dead']);
-  await vi.waitFor(() => expect(asked).toBe(2), { timeout: 30_000, interval: 20 });
+  await vi.waitFor(() => expect(asked).toBe(2), { timeout: 60_000, interval: 20 });
   child.kill('SIGKILL');
   await once(child, 'exit');
   release();
   await stuck.close();
-}, 120_000);
+});
 
 afterAll(async () => {
-  rmSync(path.dirname(lived.project), { recursive: true, force: true });
+  removeFolder(path.dirname(lived.project));
   prepared.remove();
   await server.close();
 });
@@ -60,7 +61,7 @@ async function json(world: World, ...args: readonly string[]) {
 /** A copy of the world that has lived, in its own folders. */
 function again(): World {
   const world = copyOf(lived, server.url);
-  onTestFinished(() => rmSync(path.dirname(world.project), { recursive: true, force: true }));
+  onTestFinished(() => removeFolder(path.dirname(world.project)));
   return world;
 }
 
@@ -122,7 +123,7 @@ describe('rye doctor --repair', () => {
     });
     expect((await rye(rebuilt, 'threads', 'resume', 'dead')).code).toBe(0);
     expect((await rye(rebuilt, 'verify', 'thread', 'boss')).code).toBe(0);
-  }, 120_000);
+  });
 
   it.each([
     { name: 'registry.db', file: ['threads', 'registry.db'] },
@@ -170,7 +171,7 @@ describe('rye doctor --repair', () => {
     expect(await spends(world)).toEqual(before);
     const moved = readdirSync(inState(world, 'threads')).filter((name) => name.includes('damaged'));
     expect(moved).toHaveLength(1);
-  }, 60_000);
+  });
 
   it('refuses while a thread runs', async () => {
     let asked = false;
@@ -186,9 +187,9 @@ describe('rye doctor --repair', () => {
     });
     onTestFinished(async () => await slow.close());
     const world = copyOf(prepared, slow.url);
-    onTestFinished(() => rmSync(path.dirname(world.project), { recursive: true, force: true }));
+    onTestFinished(() => removeFolder(path.dirname(world.project)));
     const running = await startCli(world, ['run', 'helper', '--thread-id', 'live']);
-    await vi.waitFor(() => expect(asked).toBe(true), { timeout: 30_000, interval: 20 });
+    await vi.waitFor(() => expect(asked).toBe(true), { timeout: 60_000, interval: 20 });
     const { code, document } = await json(world, 'doctor', '--repair');
     expect([code, document['error']]).toMatchObject([
       1,
@@ -196,7 +197,7 @@ describe('rye doctor --repair', () => {
     ]);
     release();
     expect((await running.done).code).toBe(0);
-  }, 60_000);
+  });
 });
 
 describe('rye threads recover', () => {
@@ -268,7 +269,7 @@ describe('rye threads recover', () => {
     expect(readFileSync(path.join(path.dirname(file), kept ?? ''), 'utf8')).toBe(forged);
     expect((await rye(world, 'verify', 'thread', 'dead')).code).toBe(0);
     expect((await rye(world, 'threads', 'resume', 'dead')).code).toBe(0);
-  }, 60_000);
+  });
 
   it('rebuilds the record of a finished thread from its log on request', async () => {
     const world = again();
@@ -279,7 +280,7 @@ describe('rye threads recover', () => {
     const { updated_at: _one, _signature: _two, ...output } = before as Record<string, unknown>;
     expect(after).toMatchObject(output);
     expect((await rye(world, 'verify', 'thread', 'done')).code).toBe(0);
-  }, 60_000);
+  });
 });
 
 describe('a lack of open files', () => {
@@ -298,5 +299,5 @@ describe('a lack of open files', () => {
     );
     expect(output).not.toMatch(/key_unsafe|key_missing|path_denied|content_modified/);
     expect(output).toContain('too many open files');
-  }, 60_000);
+  });
 });

@@ -1,7 +1,8 @@
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { Rye } from '../../src/app/api/rye.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import {
   startWireServer,
@@ -22,7 +23,7 @@ let prepared: Awaited<ReturnType<typeof temporaryWorkspace>>;
 beforeAll(async () => {
   await cliPackage();
   prepared = await temporaryWorkspace({ fixture: 'faults' });
-}, 120_000);
+});
 
 afterAll(() => prepared.remove());
 
@@ -40,7 +41,7 @@ async function stage(
   const rye = openWorld(world);
   onTestFinished(async () => {
     rye.close();
-    rmSync(path.dirname(world.project), { recursive: true, force: true });
+    removeFolder(path.dirname(world.project));
     await server.close();
   });
   for (const name of ['agent/coordination', ...(hooks === undefined ? [] : ['agent/hooks'])]) {
@@ -97,7 +98,7 @@ describe('a crash in the middle of tool calls', () => {
       const file = path.join(world.project, '.ai', 'state', 'threads', 't', name);
       expect(readFileSync(file, 'utf8')).not.toContain('hush-hush');
     }
-  }, 180_000);
+  });
 });
 
 describe('a start', () => {
@@ -115,7 +116,7 @@ describe('a start', () => {
       error: { code: 'thread_crashed', hint: expect.stringContaining('rye threads resume t') },
     });
     await expectLegal(world, rye);
-  }, 180_000);
+  });
 
   it('leaves them to `rye threads recover` if recovery.mode is resume, which resumes them', async () => {
     const { world, rye } = await stage(marksModel);
@@ -141,7 +142,7 @@ describe('a start', () => {
     await expectLegal(world, rye);
     const again = await startCli(world, ['threads', 'recover']);
     expect((await again.done).stdout).toBe('No crashed threads\n');
-  }, 180_000);
+  });
 });
 
 const SUSPEND = `hooks:
@@ -175,7 +176,7 @@ describe('a suspended thread', () => {
     expect(JSON.stringify(request?.tools)).toBe(JSON.stringify(before?.tools));
     expect((await rye.threads.show('t')).chain).toHaveLength(1);
     await expectLegal(world, rye);
-  }, 180_000);
+  });
 });
 
 /** Runs the helper, resumes its thread by the orchestrator tool, and ends with its result. */
@@ -212,5 +213,5 @@ describe('the orchestrator tool', () => {
     const { children } = await rye.threads.show('t');
     expect(children.map(({ status }) => status)).toEqual(['completed']);
     await expectLegal(world, rye);
-  }, 180_000);
+  });
 });

@@ -1,12 +1,4 @@
-import {
-  cpSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -16,6 +8,7 @@ import { runsOf } from '../../src/log/runs.ts';
 import { isKnown } from '../../src/log/tree.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import type { ThreadDocument } from '../../src/threads/thread-document.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { startWireServer, type WireServer } from '../helpers/wire-server.ts';
 import { temporaryWorkspace } from '../helpers/workspace.ts';
@@ -94,18 +87,18 @@ beforeAll(async () => {
   });
   prepared = await temporaryWorkspace({ fixture: 'faults' });
   await prepared.rye(['sign', 'config', 'agent/coordination']);
-}, 120_000);
+});
 
 afterAll(async () => {
   for (const { world } of stages.values()) remove(world);
   prepared.remove();
   await server.close();
-}, 300_000);
+});
 
 const rootOf = ({ project }: World): string => path.dirname(project);
 
 function remove(world: World): void {
-  rmSync(rootOf(world), { recursive: true, force: true });
+  removeFolder(rootOf(world));
 }
 
 function folderOf({ project }: World): string {
@@ -184,14 +177,14 @@ async function stageOf(end: End): Promise<Stage> {
 
 /** Puts what was on the disk after a step in the place of the world. */
 function setDisk({ world, copies }: Stage, step: number): void {
-  rmSync(world.project, { recursive: true, force: true });
+  removeFolder(world.project);
   renameSync(path.join(copies, String(step)), world.project);
   resetHome(world);
 }
 
 /** Runs the second run again and kills its process after a step. */
 async function killAfter({ world }: Stage, step: string, nth: number): Promise<void> {
-  rmSync(world.project, { recursive: true, force: true });
+  removeFolder(world.project);
   cpSync(path.join(rootOf(world), 'first', 'project'), world.project, { recursive: true });
   resetHome(world);
   const extra = { RYE_TEST_KILL: JSON.stringify({ role: 'parent', step, nth }) };
@@ -199,7 +192,7 @@ async function killAfter({ world }: Stage, step: string, nth: number): Promise<v
 }
 
 function resetHome(world: World): void {
-  rmSync(world.home, { recursive: true, force: true });
+  removeFolder(world.home);
   cpSync(path.join(rootOf(world), 'first', 'home'), world.home, { recursive: true });
 }
 
@@ -338,7 +331,7 @@ describe.each(EXTENT === 'all' ? ENDS : ([TRIED_END] as const))(
         }
         expect(failures.join('\n')).toBe('');
       },
-      EXTENT === 'all' ? 3_600_000 : 120_000,
+      EXTENT === 'all' ? 3_600_000 : 300_000,
     );
   },
 );

@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, statfsSync, writeFileSync
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 
 /** A disk that fills up: a small file system, or a limit on the size of files if this user may mount none. */
 export interface SmallDisk {
@@ -18,7 +19,7 @@ export interface SmallDisk {
 /** A small disk for the running test. `mounted: false` asks for the limit on the size of files. */
 export function smallDisk(kib: number, { mounted = true } = {}): SmallDisk {
   const folder = realpathSync(mkdtempSync(path.join(tmpdir(), 'rye-small-')));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  onTestFinished(() => removeFolder(folder));
   const mount = ['-t', 'tmpfs', '-o', `size=${kib}k`, 'tmpfs', folder];
   if (!mounted || spawnSync('mount', mount).status !== 0) return limited(folder);
   onTestFinished(() => void spawnSync('umount', ['-l', folder]));

@@ -1,6 +1,7 @@
-import { existsSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { startWireServer, type WireServer, type WireTurn } from '../helpers/wire-server.ts';
 import { temporaryWorkspace } from '../helpers/workspace.ts';
@@ -16,7 +17,7 @@ beforeAll(async () => {
   await cliPackage();
   prepared = await temporaryWorkspace({ fixture: 'faults' });
   await prepared.rye(['sign', 'config', 'agent/coordination']);
-}, 120_000);
+});
 
 afterAll(() => prepared.remove());
 
@@ -32,7 +33,7 @@ function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
 function worldAt(server: WireServer): World {
   const world = copyOf(prepared, server.url);
   onTestFinished(async () => {
-    rmSync(path.dirname(world.project), { recursive: true, force: true });
+    removeFolder(path.dirname(world.project));
     await server.close();
   });
   return world;
@@ -101,7 +102,7 @@ describe('an owner that was stopped', () => {
     expect([...marksIn(world.project).keys()]).toEqual(['mark-a']);
     expect(await rye.recovery.resume({ threadId: 't' })).toMatchObject({ success: true });
     await expectLegal(world, rye);
-  }, 180_000);
+  });
 });
 
 describe('two processes that resume one thread', () => {

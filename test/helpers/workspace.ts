@@ -7,13 +7,13 @@ import {
   readFileSync,
   realpathSync,
   renameSync,
-  rmSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
 import { oncePerRun } from './once-per-run.ts';
+import { removeFolder } from './remove-folder.ts';
 import { type CliOptions, type CliResult, runCli } from './run-cli.ts';
 
 const FIXTURES = path.resolve(import.meta.dirname, '../fixtures/spaces');
@@ -62,7 +62,7 @@ export async function temporaryWorkspace(
   if (isCopy) await copyTemplate(options.fixture, root);
   else await fill(root, options.fixture, isInitialized);
   const remove = () => {
-    rmSync(root, { recursive: true, force: true });
+    removeFolder(root);
     if (isCopy) isTemplateInUse = false;
   };
   return { ...made, remove };
@@ -116,7 +116,7 @@ async function copyTemplate(fixture: string | undefined, root: string): Promise<
     const origin = realpathSync(mkdtempSync(path.join(tmpdir(), 'rye-e2e-')));
     await fill(origin, fixture, true);
     cpSync(origin, folder, { recursive: true });
-    rmSync(origin, { recursive: true });
+    removeFolder(origin);
   });
   cpSync(template, root, { recursive: true });
   // the home remembers the project in a file that is named by the project's path

@@ -11,6 +11,7 @@ import {
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { parseFlatYaml } from '../../src/items/flat-yaml.ts';
+import { runs } from '../helpers/runs.ts';
 
 const HEAD = [
   'name: t1',
@@ -120,7 +121,7 @@ describe('parseFlatYaml', () => {
         read += 1;
         expect(flat).toEqual(parse(text));
       }),
-      { numRuns: 10_000 },
+      runs(10_000),
     );
     expect(read).toBeGreaterThan(300);
   });

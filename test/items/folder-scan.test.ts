@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { scanFolders } from '../../src/items/search-fs.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 
 const LATER = Date.now() + 60_000;
 let root = '';
@@ -12,7 +13,7 @@ beforeEach(() => {
   for (const name of ['a', 'b/c']) mkdirSync(path.join(root, name), { recursive: true });
   for (const name of ['a/1.md', 'b/2.md', 'b/c/3.md']) writeFileSync(path.join(root, name), name);
 });
-afterEach(() => rmSync(root, { recursive: true, force: true }));
+afterEach(() => removeFolder(root));
 
 function names(paths: Iterable<string>): string[] {
   return [...paths].map((file) => path.relative(root, file)).toSorted();
@@ -48,7 +49,7 @@ test('a file that is added, replaced or removed brings up its own folder only', 
 
 test('a removed folder is gone, with all below it', () => {
   const { changed: known } = scanFolders(root, new Map(), LATER);
-  rmSync(path.join(root, 'b'), { recursive: true });
+  removeFolder(path.join(root, 'b'));
   utimesSync(root, 1, 1);
   expect(names(scanFolders(root, known, LATER).gone)).toEqual(['b', 'b/c']);
 });

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { signItems, verifyItems } from '../../src/items/signing-fs.ts';
 import { openItems } from '../../src/items/verified-fs.ts';
 import { STRICT_POLICY } from '../../src/trust/policy.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { compileGlob, makeSpaces, NOW, type SpaceFixture } from './space-fixture.ts';
 
 const BODY = '---\nname: pdf\ndescription: Reads.\n---\nBody.\n';
@@ -135,6 +136,6 @@ test('a skill with only a signature line verifies without its other files', asyn
 test('files of interpreters do not belong to a skill', async () => {
   at.write('project', 'skills/pdf/__pycache__/run.pyc', 'x');
   await sign();
-  rmSync(join(folder, '__pycache__'), { recursive: true });
+  removeFolder(join(folder, '__pycache__'));
   expect(await verdict()).toBe('ok');
 });

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, realpathSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { systemManifest } from '../../scripts/system-manifest.mjs';
@@ -10,6 +10,7 @@ import { openKeyring } from '../../src/trust/keyring-fs.ts';
 import type { Keyring, SigningKey } from '../../src/trust/keys.ts';
 import { signText } from '../../src/trust/signature.ts';
 import { signatureStyle } from '../../src/trust/signature-line.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { subjectOfPath } from '../helpers/signed-files.ts';
 
 export const NOW = Date.UTC(2026, 0, 2, 3, 4, 5);
@@ -65,7 +66,7 @@ export function makeSpaces(): SpaceFixture {
       return fixture.write(space, path, signText({ text, style, subject, key, now: NOW }));
     },
     context: () => ({ spaces, keyring, manifest: systemManifest(folders.system) }),
-    remove: () => rmSync(base, { recursive: true, force: true }),
+    remove: () => removeFolder(base),
   };
   return fixture;
 }

@@ -1,8 +1,9 @@
 import { execFileSync } from 'node:child_process';
-import { linkSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { linkSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { itemNotFound, openSpaces } from '../../src/items/spaces-fs.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { makeSpaces, type SpaceFixture } from './space-fixture.ts';
 
 let at: SpaceFixture;
@@ -98,7 +99,7 @@ describe('finding an item', () => {
   });
 
   test('does not need the spaces to exist', () => {
-    rmSync(join(at.projectPath, '.ai'), { recursive: true });
+    removeFolder(join(at.projectPath, '.ai'));
     expect(at.spaces.find('directive', 'a')).toBeUndefined();
     expect(at.spaces.list('directive')).toEqual([]);
   });

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { createReadStream, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createReadStream, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
@@ -11,6 +11,7 @@ import { readLog } from '../../src/log/reader.ts';
 import { scanNow } from '../../src/log/scanner.ts';
 import { buildTree } from '../../src/log/tree.ts';
 import { LogVerifier } from '../../src/log/verifier.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { signedLog, THREAD, testKey, userMessage } from './support.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
@@ -77,7 +78,7 @@ let folder = '';
 beforeEach(() => {
   folder = mkdtempSync(path.join(tmpdir(), 'rye-format-'));
 });
-afterEach(() => rmSync(folder, { recursive: true, force: true }));
+afterEach(() => removeFolder(folder));
 
 function section(title: string): string {
   return PAGE.split(`## ${title}\n`)[1]?.split('\n## ')[0] ?? '';

@@ -28,8 +28,8 @@ let server: WireServer;
 beforeEach(async () => {
   lab = await openLab();
   server = await lab.model(() => reply('Going on.'));
-}, 60_000);
-afterEach(async () => await lab.remove(), 60_000);
+});
+afterEach(async () => await lab.remove());
 
 function contexts(version: string): Record<string, Golden> {
   const text = readFileSync(path.join(GOLDEN, version, 'contexts.json'), 'utf8');

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { type Message, userText } from '../../src/core/message.ts';
 import { composeHandlers, type HandlerMap, type ResultContext } from '../../src/hooks/handlers.ts';
 import { errorOutput, type Tool, textOutput } from '../../src/tools/tool.ts';
+import { runs } from '../helpers/runs.ts';
 import {
   answers,
   MODEL,
@@ -72,7 +73,7 @@ describe('gates', () => {
         const refuses = decisions.some((one) => one === 'throw' || one?.block !== undefined);
         expect(outcomeOf(played, 'a') === 'settled a blocked').toBe(refuses);
       }),
-      { numRuns: 60 },
+      runs(60),
     );
   });
 

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
@@ -10,6 +10,7 @@ import { foldContext } from '../../src/log/context.ts';
 import { extractDrafts } from '../../src/log/continuation.ts';
 import { buildTree } from '../../src/log/tree.ts';
 import { createPiReader } from '../../src/pi/session.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { place, userMessage } from '../log/support.ts';
 import { exported, HEADER, imported, loadPi, type PiManager, roundTrip } from './pi-lab.ts';
 
@@ -60,7 +61,7 @@ const CALL = { type: 'toolCall', id: 'toolu_1', name: 'read', arguments: { path:
 
 function folder(): string {
   const made = mkdtempSync(path.join(tmpdir(), 'rye-pi-'));
-  onTestFinished(() => rmSync(made, { recursive: true, force: true }));
+  onTestFinished(() => removeFolder(made));
   return made;
 }
 

@@ -4,6 +4,7 @@ import type { BehaviorOptions } from '../../src/core/behavior.ts';
 import { isRecord, type JsonObject } from '../../src/core/json.ts';
 import { parseBehavior } from '../../src/loop/behavior.ts';
 import type { BehaviorFile } from '../../src/schemas/behavior.ts';
+import { runs } from '../helpers/runs.ts';
 import { parseBehavior as parseByHand } from './by-hand/behavior.ts';
 import { expectSame, mutated } from './old-and-new.ts';
 
@@ -57,7 +58,7 @@ it('behavior is read and refused as by hand', () => {
         () => parseBehavior(value as JsonObject),
       );
     }),
-    { numRuns: 2000 },
+    runs(700),
   );
 });
 

@@ -5,6 +5,7 @@ import { parse } from 'yaml';
 import { shippedKinds } from '../../src/app/models.ts';
 import { isRecord, type JsonObject } from '../../src/core/json.ts';
 import { parseCatalog } from '../../src/providers/catalog.ts';
+import { runs } from '../helpers/runs.ts';
 import { parseCatalog as parseByHand } from './by-hand/catalog.ts';
 import { expectSame, mutated } from './old-and-new.ts';
 
@@ -58,6 +59,6 @@ it('a provider file is read and refused as by hand', () => {
         () => parseCatalog(files, KINDS),
       );
     }),
-    { numRuns: 6000 },
+    runs(1500),
   );
 });

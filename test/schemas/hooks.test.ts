@@ -4,6 +4,7 @@ import type { ControlAction, HookLayer } from '../../src/core/hook.ts';
 import { isJsonObject, type JsonObject } from '../../src/core/json.ts';
 import { readHooks } from '../../src/hooks/declaration.ts';
 import { type ControlFiles, hookFile } from '../../src/schemas/hooks.ts';
+import { runs } from '../helpers/runs.ts';
 import { readHooks as readByHand } from './by-hand/hooks.ts';
 import { expectSame, mutated } from './old-and-new.ts';
 
@@ -71,7 +72,7 @@ it('hooks are read and refused as by hand, with file and line', () => {
         expectSame(first(readByHand), first(readHooks));
       }
     }),
-    { numRuns: 3000 },
+    runs(1000),
   );
 });
 
@@ -83,7 +84,7 @@ it('the published declaration accepts what is read', () => {
       if (problems.length === 0 && !isSwitchOff)
         expect(hookFile.safeParse(value).error).toBe(undefined);
     }),
-    { numRuns: 1000 },
+    runs(500),
   );
 });
 

@@ -5,6 +5,7 @@ import type { EntryType, EventPayloads } from '../../src/core/events.ts';
 import { isRecord, type JsonObject } from '../../src/core/json.ts';
 import { payloadProblem } from '../../src/log/payload.ts';
 import { payloads } from '../../src/schemas/events.ts';
+import { runs } from '../helpers/runs.ts';
 import { payloadProblem as problemByHand } from './by-hand/payload.ts';
 import { mutated } from './old-and-new.ts';
 
@@ -52,7 +53,7 @@ it('a payload is refused with the same reason as by hand', () => {
     fc.property(payload, ([type, value]) => {
       expect(payloadProblem(type, value)).toBe(problemByHand(type, value));
     }),
-    { numRuns: 3000 },
+    runs(1000),
   );
 });
 
@@ -64,7 +65,7 @@ it('the check by hand of messages refuses what their declaration refuses', () =>
         declared.safeParse(value).success,
       );
     }),
-    { numRuns: 3000 },
+    runs(1000),
   );
 });
 

@@ -6,6 +6,7 @@ import { readThreadConfig } from '../../src/app/settings.ts';
 import { isRecord, type JsonObject } from '../../src/core/json.ts';
 import type { Config } from '../../src/items/config-fs.ts';
 import { settings } from '../../src/schemas/settings.ts';
+import { runs } from '../helpers/runs.ts';
 import { parseThreadConfig as parseByHand } from './by-hand/settings.ts';
 import { expectSame, mutated } from './old-and-new.ts';
 
@@ -72,7 +73,7 @@ it('configuration is read and refused as by hand', async () => {
       if (/^(?!.*patterns).*, not a mapping$/.test(messageOf(bySchema))) return;
       expectSame(byHand, bySchema);
     }),
-    { numRuns: 1000 },
+    runs(500),
   );
 });
 
@@ -84,6 +85,12 @@ function messageOf(call: () => unknown): string {
     return error instanceof Error ? error.message : '';
   }
 }
+
+it('limits that no file sets have no origin', async () => {
+  const config = configWith('agent/resilience', {});
+  const { limitDefaults } = await readThreadConfig(config);
+  expect(limitDefaults).toEqual({ limits: {}, origins: {} });
+});
 
 it('a group that is not a mapping is refused', async () => {
   const config = configWith('agent/coordination', { recovery: 'resume' });

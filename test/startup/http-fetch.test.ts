@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync } from 'node:fs';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
@@ -8,6 +8,7 @@ import path from 'node:path';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, test } from 'vitest';
 import { type AnswerBody, bodyOf, httpFetch } from '../../src/startup/http-fetch.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 
 const servers: Server[] = [];
 
@@ -131,7 +132,7 @@ describe('a request', () => {
     execFileSync('openssl', words.split(' '), { stdio: 'ignore' });
     const pair = { key: readFileSync(key ?? ''), cert: readFileSync(cert ?? '') };
     const port = await listening(createTlsServer(pair, (_, response) => response.end('secret')));
-    rmSync(folder, { recursive: true });
+    removeFolder(folder);
     await expect(httpFetch(`https://localhost:${port}/`, POST)).rejects.toMatchObject({
       code: 'DEPTH_ZERO_SELF_SIGNED_CERT',
     });

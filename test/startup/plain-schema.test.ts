@@ -3,6 +3,7 @@ import { expect, it } from 'vitest';
 import type { JsonObject, JsonValue } from '../../src/core/json.ts';
 import { readPlainSchema } from '../../src/startup/plain-schema.ts';
 import { compileSchema } from '../../src/tools/schema.ts';
+import { runs } from '../helpers/runs.ts';
 
 const name = fc.constantFrom('a', 'b', 'toString', '__proto__');
 const scalar = fc.constantFrom<JsonValue[]>(null, true, false, 0, 1, -1, 1.5, '', 'a', '💡💡', '5');
@@ -61,7 +62,7 @@ it('accepts no value that the compiler refuses, and no schema that it refuses', 
     const validate = await compileSchema(root);
     expect(validate(input)).toBe(true);
   });
-  await fc.assert(property, { numRuns: 700 });
+  await fc.assert(property, runs(700));
   expect(accepted).toBeGreaterThan(80);
   expect(left).toBeGreaterThan(80);
 });

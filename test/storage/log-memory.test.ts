@@ -36,4 +36,4 @@ it('no reader and no writer makes one string of a log', async () => {
   expect(statSync(log).size).toBeGreaterThan(bytes);
   // one in which its events have room, but not its text too
   expect(await child(BARE + 1.25 * MIB, 'keep', project)).toEqual({ all: true, problems: 0 });
-}, 300_000);
+});

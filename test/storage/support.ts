@@ -1,10 +1,11 @@
-import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { mkdtempSync, realpathSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll } from 'vitest';
 import { openStore } from '../../src/storage/open-store.ts';
 import type { LogReopenOptions, Store } from '../../src/storage/store.ts';
 import { countingIds, STOPPED, testKey } from '../../src/testing/conformance/fixtures.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 
 export const key = testKey();
 
@@ -15,7 +16,7 @@ const opened: Store[] = [];
 
 afterAll(() => {
   for (const store of opened) store.close();
-  rmSync(root, { recursive: true, force: true });
+  removeFolder(root);
 });
 
 /** A fresh folder that is removed after the file's tests. */

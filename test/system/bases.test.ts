@@ -1,8 +1,9 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ThreadPlan } from '../../src/core/plan.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { runCli } from '../helpers/run-cli.ts';
 
 let project = '';
@@ -10,7 +11,7 @@ beforeAll(async () => {
   project = mkdtempSync(path.join(tmpdir(), 'rye-bases-'));
   await runCli(['init'], { cwd: project });
 });
-afterAll(() => rmSync(project, { recursive: true, force: true }));
+afterAll(() => removeFolder(project));
 
 interface Planned {
   readonly plan?: ThreadPlan;

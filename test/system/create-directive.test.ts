@@ -1,7 +1,8 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { type CliResult, runCli } from '../helpers/run-cli.ts';
 
 let project = '';
@@ -9,7 +10,7 @@ beforeAll(async () => {
   project = mkdtempSync(path.join(tmpdir(), 'rye-create-'));
   await runCli(['init'], { cwd: project });
 });
-afterAll(() => rmSync(project, { recursive: true, force: true }));
+afterAll(() => removeFolder(project));
 
 async function create(inputs: Readonly<Record<string, unknown>>): Promise<CliResult> {
   const all = { description: 'Tidy <notes> & "lists"', instructions: 'Read notes.md.', ...inputs };

@@ -1,9 +1,10 @@
 import { execFile } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { missingLines, type PageFile, readConsolePage } from '../helpers/console-page.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 
 const DOCS = path.resolve(import.meta.dirname, '../../docs');
@@ -38,14 +39,14 @@ beforeEach(async () => {
   const launcher = path.join(folder, 'bin', 'rye');
   writeFileSync(launcher, `#!/bin/sh\nexec '${process.execPath}' '${program}' "$@"\n`);
   chmodSync(launcher, 0o755);
-}, 60_000);
+});
 // a thread that a page started may still write its last files
 afterEach(() => remove(10));
 
 /** Retries, because the process of a thread may still write its last files; `rmSync` does not remove files created meanwhile. */
 function remove(tries: number): void {
   try {
-    rmSync(folder, { recursive: true, force: true, maxRetries: 3, retryDelay: 50 });
+    removeFolder(folder);
   } catch (error) {
     if (tries === 0) throw error;
     remove(tries - 1);

@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { runCli } from '../helpers/run-cli.ts';
 
 const REPORT = '.ai/reports/project_report.md';
@@ -45,7 +46,7 @@ beforeAll(() => {
   symlinkSync('/', path.join(project, 'src/root'));
   symlinkSync('nowhere', path.join(project, 'src/broken'));
 });
-afterAll(() => rmSync(project, { recursive: true, force: true }));
+afterAll(() => removeFolder(project));
 
 function shell(command: string, cwd = project): string {
   const env = { PATH: process.env['PATH'], LC_ALL: 'C' };

@@ -61,7 +61,7 @@ it('the directive at its top runs as shown, in its first lines', async () => {
   const verified = await shell('rye verify thread changelog_summary');
   expect(verified.code).toBe(0);
   expect(verified.text).toContain('ok   transcript (');
-}, 120_000);
+});
 
 it('each command of the quick start works', async () => {
   const here = await workspace({ init: false });
@@ -73,7 +73,7 @@ it('each command of the quick start works', async () => {
     .filter((line) => line.startsWith('rye '));
   expect(lines.length).toBeGreaterThan(5);
   for (const line of lines) expect(await shell(line), line).toMatchObject({ code: 0 });
-}, 120_000);
+});
 
 it('the questions and the chat are answered as shown', async () => {
   const here = await workspace();
@@ -95,4 +95,4 @@ it('the questions and the chat are answered as shown', async () => {
     code: 0,
     text: expect.stringContaining('Hello.') as string,
   });
-}, 120_000);
+});

@@ -20,12 +20,12 @@ beforeEach(async () => {
   await lab.model(async () => (await onAsked()) ?? reply('Done.'));
   lab.signed('directives/work.md', directive('work', { limits: 'turns="9" spend="1.00"' }));
   store = openStore({ projectPath: lab.project, clock: systemClock, ids: systemIds });
-}, 60_000);
+});
 
 afterEach(async () => {
   store.close();
   await lab.remove();
-}, 60_000);
+});
 
 /** A thread with two runs; the second has other limits. */
 async function twoRuns() {

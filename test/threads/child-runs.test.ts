@@ -31,11 +31,11 @@ beforeEach(async () => {
   lab.signed('directives/root.md', directive('root', { permissions, limits }));
   lab.signed('directives/kid.md', directive('kid', { limits: 'turns="30" spend="0.20"' }));
   lab.signed('config/agent/hooks.yaml', HOOKS);
-}, 60_000);
+});
 
 afterEach(async () => {
   await lab.remove();
-}, 60_000);
+});
 
 const start = (): WireTurn =>
   calls(toolUse('rye_execute', { item_type: 'directive', item_id: 'kid' }, 'start'));
@@ -107,7 +107,7 @@ describe('the end of each run of a child', () => {
     expect(deliveryFacts(await lab.events(root)).waitedFor).toEqual(
       [1, 2, 3, 4].map((run) => ({ threadId: kid, run })),
     );
-  }, 60_000);
+  });
 
   it('is known to the thread that continues its parent', async () => {
     const { recovery, threads } = lab.rye();
@@ -127,5 +127,5 @@ describe('the end of each run of a child', () => {
       ends: [{ child_thread_id: again.thread_id, status: 'completed' }],
       heard: ['first', 'once more'],
     });
-  }, 60_000);
+  });
 });

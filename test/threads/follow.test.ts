@@ -9,7 +9,7 @@ import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { calls, reply, toolUse, type WireTurn } from '../helpers/wire-server.ts';
 
 const MODEL = { model: 'claude-haiku-5-5', provider: 'anthropic', threadId: 't' } as const;
-const SOON = { timeout: 20_000, interval: 20 };
+const SOON = { timeout: 60_000, interval: 20 };
 const NOW = '2027-01-01T00:00:00.000Z';
 
 let lab: Lab;
@@ -43,12 +43,12 @@ beforeEach(async () => {
   };
   rye = lab.rye({ clock: { ...systemClock, sleep } });
   store = openStore({ projectPath: lab.project, clock: systemClock, ids: systemIds });
-}, 60_000);
+});
 
 afterEach(async () => {
   store.close();
   await lab.remove();
-}, 60_000);
+});
 
 /** Begins the next run and returns when the model is asked. */
 async function resumed(message: string) {

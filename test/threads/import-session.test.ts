@@ -12,9 +12,9 @@ let rye: Rye;
 beforeEach(async () => {
   lab = await openLab();
   rye = lab.rye();
-}, 60_000);
+});
 
-afterEach(async () => await lab.remove(), 60_000);
+afterEach(async () => await lab.remove());
 
 const MODEL = { provider: 'anthropic', model: 'claude-haiku-5-5', api: 'anthropic-messages' };
 

@@ -4,7 +4,6 @@ import {
   mkdtempSync,
   readFileSync,
   realpathSync,
-  rmSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -17,6 +16,7 @@ import { systemClock, systemIds } from '../../src/app/system.ts';
 import type { ThreadRecord } from '../../src/core/thread.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import type { Store } from '../../src/storage/store.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 
 /** A project with the library opened on it in this process; launched threads run the built program. */
@@ -141,7 +141,7 @@ export async function lab(options: { readonly coordination?: string } = {}): Pro
     writeFileSync(full, text);
   };
   const until: Lab['until'] = async (what, predicate) => {
-    const deadline = performance.now() + 45_000;
+    const deadline = performance.now() + 120_000;
     while (!(await predicate())) {
       if (performance.now() > deadline) throw new Error(`${what} did not happen`);
       await new Promise((resolve) => setTimeout(resolve, 10));
@@ -156,7 +156,7 @@ export async function lab(options: { readonly coordination?: string } = {}): Pro
     await until('the end of all processes', () => processesOf(project, pids).length === 0);
     for (const one of opened) one.close();
     store.close();
-    rmSync(root, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
+    removeFolder(root);
   });
   await rye.init();
   write('.ai/tools/team/gate.mjs', GATE);

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
@@ -7,6 +7,7 @@ import { isoTime } from '../../src/core/clock.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import { ownerOf } from '../../src/storage/owners.ts';
 import { beatMs, deathOf, silentOnes } from '../../src/threads/run/liveness.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 
 const STALE_SECONDS = 60;
 const NOON = Date.parse('2026-02-17T12:00:00Z');
@@ -18,7 +19,7 @@ async function watched(beats: boolean) {
   const store = openStore({ projectPath: project, clock: systemClock, ids: systemIds });
   onTestFinished(() => {
     store.close();
-    rmSync(project, { recursive: true, force: true });
+    removeFolder(project);
   });
   const wall = { now: NOON };
   const monotonic = { now: 0 };

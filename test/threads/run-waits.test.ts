@@ -13,12 +13,12 @@ beforeEach(async () => {
   await lab.model(() => reply('The first answer.'));
   lab.signed('directives/work.md', directive('work'));
   store = openStore({ projectPath: lab.project, clock: systemClock, ids: systemIds });
-}, 60_000);
+});
 
 afterEach(async () => {
   store.close();
   await lab.remove();
-}, 60_000);
+});
 
 it('waits for the run that is current when the wait begins, and answers with its end', async () => {
   const { registry, owners } = store;

@@ -35,12 +35,12 @@ beforeEach(async () => {
     );
   }
   store = openStore({ projectPath: lab.project, clock: systemClock, ids: systemIds });
-}, 60_000);
+});
 
 afterEach(async () => {
   store.close();
   await lab.remove();
-}, 60_000);
+});
 
 function gate(): { readonly passed: Promise<void>; readonly open: () => void } {
   let open = (): void => undefined;

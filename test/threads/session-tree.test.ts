@@ -38,9 +38,9 @@ beforeEach(async () => {
   const result = await lab.run('work', { model: 'claude-haiku-5-5', provider: 'anthropic' });
   id = result.thread_id;
   rye = lab.rye();
-}, 60_000);
+});
 
-afterEach(async () => await lab.remove(), 60_000);
+afterEach(async () => await lab.remove());
 
 async function kinds(thread = id, filter: 'default' | 'all' = 'default') {
   const { rows } = await rye.trees.view(thread, { filter });

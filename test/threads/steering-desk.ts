@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, realpathSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
@@ -10,6 +10,7 @@ import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
 import type { ThreadResult } from '../../src/core/thread.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import type { Store } from '../../src/storage/store.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import {
   calls,
   startWireServer,
@@ -86,7 +87,7 @@ export async function desk(script: Script, options: DeskOptions = {}): Promise<D
     rye.close();
     store.close();
     await server.close();
-    rmSync(root, { recursive: true, force: true });
+    removeFolder(root);
   });
   await rye.init();
   const write = (file: string, text: string): void => {

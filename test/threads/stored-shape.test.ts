@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
@@ -8,6 +8,7 @@ import { LIMITS } from '../../src/core/limits.ts';
 import { handoverOf } from '../../src/threads/family/spawn.ts';
 import { signDocument } from '../../src/trust/signature.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { reply } from '../helpers/wire-server.ts';
 
 const FOLDER = 'state/threads/one';
@@ -116,7 +117,7 @@ it.each([
   ],
 ])('a handover is refused when it %s', async (_case, text) => {
   const folder = mkdtempSync(join(tmpdir(), 'rye-handover-'));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
+  onTestFinished(() => removeFolder(folder));
   writeFileSync(join(folder, 'handover.json'), text);
   await expect(handoverOf({ folder: () => folder }, 'one')).rejects.toMatchObject({
     code: 'thread_tampered',

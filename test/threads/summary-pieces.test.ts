@@ -53,9 +53,9 @@ beforeEach(async () => {
   const model = { model: 'claude-haiku-5-5', provider: 'anthropic' };
   id = (await lab.run('work', { ...model, threadId: 't' })).thread_id;
   rye = lab.rye();
-}, 60_000);
+});
 
-afterEach(async () => await lab.remove(), 60_000);
+afterEach(async () => await lab.remove());
 
 function isSummary({ system }: WireBody): boolean {
   return JSON.stringify(system ?? '').includes('You summarize part of the record');

@@ -1,16 +1,9 @@
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import type { FileUndo, UndoRequest } from '../../src/app/api/trees.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { text, toolUse, type WireStep, type WireTurn } from '../helpers/wire-server.ts';
 
 /** A project with a directive that changes files as its model asks. */
@@ -69,7 +62,7 @@ export async function undoDesk(): Promise<UndoDesk> {
     get: (file) => (existsSync(at(file)) ? readFileSync(at(file), 'utf8') : null),
     modeOf: (file) => statSync(at(file)).mode & 0o7777,
     has: (file) => existsSync(at(file)),
-    drop: (file) => rmSync(at(file), { recursive: true }),
+    drop: (file) => removeFolder(at(file)),
     run: async (...more) => {
       turns.push(...more);
       const { thread_id: id, status, error } = await lab.run('work');

@@ -1,9 +1,10 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { removeFolder } from '../helpers/remove-folder.ts';
 
 const CHILD = path.resolve(import.meta.dirname, 'kill-guard-child.ts');
 
@@ -21,6 +22,14 @@ function running(words: string): readonly string[] {
   });
 }
 
+let started = 0;
+
+/** Seconds that no other process sleeps for, also none of an earlier attempt or of another run of the suite. */
+function ownSeconds(): string {
+  started += 1;
+  return `3600.${process.pid}${started}`;
+}
+
 async function owner(mode: string, seconds: string) {
   const child = spawn(process.execPath, ['--import', 'tsx', CHILD, mode, seconds], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -31,17 +40,17 @@ async function owner(mode: string, seconds: string) {
 }
 
 it('a rye that is killed takes its running tools with it, and what they started', async () => {
-  const seconds = '3611';
+  const seconds = ownSeconds();
   const { child, ended } = await owner('hang', seconds);
-  await vi.waitFor(() => expect(running(`sleep\0${seconds}`)).toHaveLength(2), 10_000);
+  await vi.waitFor(() => expect(running(`sleep\0${seconds}`)).toHaveLength(2), 60_000);
   child.kill('SIGKILL');
   await ended;
-  await vi.waitFor(() => expect(running(`sleep\0${seconds}`)).toEqual([]), 10_000);
+  await vi.waitFor(() => expect(running(`sleep\0${seconds}`)).toEqual([]), 60_000);
 });
 
 it('the guard deletes the private folders of a killed rye, and nothing else', async () => {
   const root = mkdtempSync(path.join(tmpdir(), 'rye guard *-'));
-  onTestFinished(() => rmSync(root, { recursive: true, force: true }));
+  onTestFinished(() => removeFolder(root));
   const names = ['held one', 'given back', 'held two', 'never told'];
   const folders = names.map((name) => path.join(root, name));
   for (const folder of folders) mkdirSync(path.join(folder, 'deep'), { recursive: true });
@@ -55,7 +64,7 @@ it('the guard deletes the private folders of a killed rye, and nothing else', as
 });
 
 it('the guard ends with its rye, keeps it from nothing, and leaves finished groups alone', async () => {
-  const seconds = '3613';
+  const seconds = ownSeconds();
   const { ended, guard } = await owner('leave', seconds);
   expect(await ended).toEqual([0, null]);
   expect(guard).toMatch(/^\d+$/);

@@ -85,7 +85,7 @@ describe('runProcess', () => {
       },
     });
     expect(await result).toMatchObject({ stopped: 'aborted' });
-    expect(performance.now() - started).toBeLessThan(5000);
+    expect(performance.now() - started).toBeLessThan(30_000);
     expect(running(marker)).toEqual([]);
     expect(await shell('exit 0', { signal: AbortSignal.abort() }).result).toMatchObject({
       stopped: 'aborted',
@@ -97,7 +97,7 @@ describe('runProcess', () => {
     const { result, output, marker } = shell('sleep 60 & (sleep 60; echo late) & echo done');
     expect(await result).toMatchObject({ exitCode: 0, stopped: undefined });
     expect(output.join('')).toBe('done\n');
-    expect(performance.now() - started).toBeLessThan(5000);
+    expect(performance.now() - started).toBeLessThan(30_000);
     expect(running(marker)).toEqual([]);
   });
 

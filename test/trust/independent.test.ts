@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import nacl from 'tweetnacl';
@@ -8,6 +8,7 @@ import { openRye } from '../../src/app/open-rye.ts';
 import { naclEd25519, platformEd25519 } from '../../src/trust/ed25519.ts';
 import { readPrivateKey } from '../../src/trust/keys.ts';
 import { checkDocument, checkText, signText } from '../../src/trust/signature.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 
 /*
  * A second implementation of the format, from its description in docs/trust.md alone: nothing of src/trust takes part
@@ -96,7 +97,7 @@ describe('an independent implementation', () => {
   });
   afterAll(() => {
     rye.close();
-    rmSync(folder, { recursive: true });
+    removeFolder(folder);
   });
 
   it.each([

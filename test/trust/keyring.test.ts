@@ -19,6 +19,7 @@ import { revocationSubject } from '../../src/trust/key-statements.ts';
 import { openKeyring } from '../../src/trust/keyring-fs.ts';
 import type { Keyring, SigningKey } from '../../src/trust/keys.ts';
 import { checkText, signText } from '../../src/trust/signature.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 import { testKey } from './keys.ts';
 
 const NOW = Date.UTC(2026, 0, 2, 3, 4, 5);
@@ -60,7 +61,7 @@ beforeEach(() => {
   keysPath = join(userSpacePath, '.ai/config/keys');
   keyring = open();
 });
-afterEach(() => rmSync(base, { recursive: true, force: true }));
+afterEach(() => removeFolder(base));
 
 describe('init', () => {
   test('makes a key that only its owner can reach, and trusts it', async () => {

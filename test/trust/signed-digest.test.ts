@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { digestSigned } from '../../src/trust/signed-digest-fs.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 
 const LINE = '<!-- rye:signed:v2:anything -->\n';
 const MANY = 'words of an export\n'.repeat(50_000);
@@ -17,7 +18,7 @@ it.each([
   ['an empty file', '', '', ''],
 ])('%s has its line and the hash of what is below', async (_, text, line, content) => {
   const folder = mkdtempSync(path.join(tmpdir(), 'rye-digest-'));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  onTestFinished(() => removeFolder(folder));
   const file = path.join(folder, 'export.md');
   writeFileSync(file, text);
   const sha256 = createHash('sha256').update(content).digest('hex');

@@ -1,4 +1,4 @@
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import picocolors from 'picocolors';
@@ -8,6 +8,7 @@ import { createApprovalDialog } from '../../../src/cli/approval/approval-dialog.
 import type { KeyHandlers } from '../../../src/cli/keyboard.ts';
 import type { Footer } from '../../../src/cli/render/live-view.ts';
 import { RyeError } from '../../../src/core/errors.ts';
+import { removeFolder } from '../../helpers/remove-folder.ts';
 
 const REQUEST: ListedApproval = {
   id: 'apr-1',
@@ -170,7 +171,7 @@ it('e edits the input; what is no JSON or is refused can be edited again', async
 
 it('e opens the editor of the person, and holds the output of the run meanwhile', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'rye-dialog-'));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
+  onTestFinished(() => removeFolder(folder));
   const program = join(folder, 'editor');
   writeFileSync(program, `#!/bin/sh\nsed -i 's/git push/git push --dry-run/' "$1"\n`);
   chmodSync(program, 0o700);
@@ -179,7 +180,7 @@ it('e opens the editor of the person, and holds the output of the run meanwhile'
   });
   await add();
   await type('e');
-  await vi.waitUntil(() => decisions.length > 0, 20_000);
+  await vi.waitUntil(() => decisions.length > 0, 60_000);
   expect(decisions).toEqual([{ decision: 'approve', input: { command: 'git push --dry-run' } }]);
   expect(calls.slice(0, 5)).toEqual(['open', 'hold', 'lend', 'take', 'release']);
 });
@@ -193,7 +194,7 @@ it('an editor that fails or changes nothing decides nothing', async () => {
     const { add, type, decisions, screen } = openDialog({ env });
     await add();
     await type('e');
-    await vi.waitUntil(() => screen().includes(words), 20_000);
+    await vi.waitUntil(() => screen().includes(words), 60_000);
     expect([screen().includes('y once'), decisions]).toEqual([true, []]);
   }
 });

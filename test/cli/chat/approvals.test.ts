@@ -35,7 +35,7 @@ beforeAll(async () => {
   );
   program = `${process.execPath} ${path.join(await cliPackage(), 'bin', 'rye.js')}`;
   server = new TmuxServer('rye-chat-asks', { ...lab.env, NO_COLOR: '1' });
-}, 120_000);
+});
 afterAll(async () => {
   server.close();
   await lab.remove();

@@ -24,7 +24,7 @@ beforeAll(async () => {
   await lab.model(() => (isHeld ? HELD : reply('Answered.')));
   program = `${process.execPath} ${path.join(await cliPackage(), 'bin', 'rye.js')}`;
   server = new TmuxServer('rye-chat-kill', { ...lab.env, NO_COLOR: '1' });
-}, 120_000);
+});
 afterAll(async () => {
   server.close();
   await lab.remove();

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, describe, expect, it, test } from 'vitest';
@@ -8,11 +8,12 @@ import { main } from '../../../src/cli/main.ts';
 import { RyeError } from '../../../src/core/errors.ts';
 import type { ThreadResult } from '../../../src/core/thread.ts';
 import { createFakeIo, type FakeIo, type FakeIoOptions } from '../../helpers/fake-io.ts';
+import { removeFolder } from '../../helpers/remove-folder.ts';
 import { assistantMessage, COMPLETED, event, LIMITED, STARTED } from '../events.ts';
 
 const folder = mkdtempSync(path.join(tmpdir(), 'rye-execute-'));
 afterAll(() => {
-  rmSync(folder, { recursive: true });
+  removeFolder(folder);
 });
 
 interface Call {

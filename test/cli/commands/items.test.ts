@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -6,12 +6,13 @@ import type { FetchedItem, ItemSummary, ItemsService } from '../../../src/app/ap
 import type { Rye } from '../../../src/app/api/rye.ts';
 import { main } from '../../../src/cli/main.ts';
 import { createFakeIo, type FakeIo, type FakeIoOptions } from '../../helpers/fake-io.ts';
+import { removeFolder } from '../../helpers/remove-folder.ts';
 
 const folder = mkdtempSync(path.join(tmpdir(), 'rye-items-'));
 const file = path.join(folder, 'hello.md');
 writeFileSync(file, Buffer.from([0xff, 0x0a]));
 afterAll(() => {
-  rmSync(folder, { recursive: true });
+  removeFolder(folder);
 });
 
 async function rye(

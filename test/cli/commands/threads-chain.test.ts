@@ -78,7 +78,7 @@ beforeAll(async () => {
   const { threads } = await json('threads', 'list');
   const listed = threads as readonly { thread_id: string }[];
   ids = listed.map(({ thread_id: id }) => id).toReversed();
-}, 60_000);
+});
 afterAll(async () => await lab.remove());
 
 describe('a session that was handed off twice', () => {
@@ -187,5 +187,5 @@ describe('a session that was handed off twice', () => {
     expect(resumed).toMatchObject({ code: 0, out: expect.stringContaining('Two quolls.') });
     const { out } = await rye('threads', 'entries', at(0));
     expect(texts(out)).toContainEqual(expect.stringMatching(/^[│├─ ]*◆ model: Two quolls\.$/));
-  }, 30_000);
+  });
 });

@@ -32,7 +32,7 @@ beforeAll(async () => {
       metadata: '<model id="claude-haiku-5-5" provider="anthropic" />',
     }),
   );
-}, 60_000);
+});
 afterAll(async () => await lab.remove());
 
 interface Output {

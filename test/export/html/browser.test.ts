@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -8,6 +8,7 @@ import { exportHtml } from '../../../src/export/html/page.ts';
 import type { ExportSource } from '../../../src/export/source.ts';
 import { viewTree } from '../../../src/log/tree-view.ts';
 import { launchBrowser, missingBrowser, watchedPage } from '../../helpers/browser.ts';
+import { removeFolder } from '../../helpers/remove-folder.ts';
 import { place } from '../../log/support.ts';
 import { sourceOf } from '../support.ts';
 import { hostileSource } from './hostile.ts';
@@ -24,7 +25,7 @@ describe.skipIf(why !== undefined)(`an exported page in a browser ${why ?? ''}`,
   });
   afterAll(async () => {
     await browser.close();
-    rmSync(folder, { recursive: true, force: true });
+    removeFolder(folder);
   });
 
   const story = sourceOf(place(STORY));

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -12,6 +12,7 @@ import type { ExportSource } from '../../../src/export/source.ts';
 import { decodeLine } from '../../../src/log/codec.ts';
 import { buildTree } from '../../../src/log/tree.ts';
 import { launchBrowser, missingBrowser, watchedPage } from '../../helpers/browser.ts';
+import { removeFolder } from '../../helpers/remove-folder.ts';
 import { place } from '../../log/support.ts';
 import { sourceOf } from '../support.ts';
 import { answers, asks, calls, gives, reply, thinks } from './story.ts';
@@ -219,7 +220,7 @@ describe.skipIf(why !== undefined)(`a session in a browser ${why ?? ''}`, () => 
   });
   afterAll(async () => {
     await browser.close();
-    rmSync(folder, { recursive: true, force: true });
+    removeFolder(folder);
   });
 
   async function open(hash = ''): Promise<Page> {

@@ -1,6 +1,5 @@
 import { RyeError } from '../../../src/core/errors.ts';
 import { isRecord, type JsonObject, type JsonValue } from '../../../src/core/json.ts';
-import { LIMIT_NAMES } from '../../../src/core/limits.ts';
 import type { ThreadSettings } from '../../../src/core/plan.ts';
 import type { LoadedConfig } from '../../../src/items/config.ts';
 import type { Config } from '../../../src/items/config-fs.ts';
@@ -152,7 +151,7 @@ function readLimitDefaults(resilience: Reader): ThreadConfig['limitDefaults'] {
       },
     );
   }
-  const parsed = parseLimits(
+  return parseLimits(
     Object.entries(limits).map(([name, value]) => ({
       name,
       value,
@@ -160,10 +159,6 @@ function readLimitDefaults(resilience: Reader): ThreadConfig['limitDefaults'] {
     })),
     'the default limits',
   );
-  const origins = Object.fromEntries(
-    LIMIT_NAMES.map((name) => [name, resilience.origin(`limits.${name}`)]),
-  );
-  return { limits: parsed.limits, origins };
 }
 
 function readSettings({

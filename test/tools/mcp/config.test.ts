@@ -1,6 +1,7 @@
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { parseServers } from '../../../src/tools/mcp/config.ts';
+import { runs } from '../../helpers/runs.ts';
 import { parseServers as parseByHand } from '../../schemas/by-hand/mcp.ts';
 import { mutated } from '../../schemas/old-and-new.ts';
 
@@ -61,7 +62,7 @@ it('the same servers are accepted and refused as by hand', () => {
         expect(outcome(parseServers(source), 2)).toEqual(outcome(parseByHand(source), 2));
       },
     ),
-    { numRuns: 300 },
+    runs(300),
   );
 });
 
@@ -97,7 +98,7 @@ it('a mistake is reported with the same message and hint as by hand', () => {
         expect(outcome(parseServers(source))).toEqual(outcome(parseByHand(source)));
       },
     ),
-    { numRuns: 1000 },
+    runs(500),
   );
 });
 

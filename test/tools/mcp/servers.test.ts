@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -9,6 +9,7 @@ import { connect } from '../../../src/tools/mcp/connection.ts';
 import { McpServers } from '../../../src/tools/mcp/servers.ts';
 import { childEnvironment } from '../../../src/tools/process.ts';
 import type { Tool } from '../../../src/tools/tool.ts';
+import { removeFolder } from '../../helpers/remove-folder.ts';
 
 const EVERYTHING = path.resolve(
   'node_modules/@modelcontextprotocol/server-everything/dist/index.js',
@@ -40,7 +41,7 @@ beforeEach(() => {
 });
 afterEach(() => {
   servers.kill();
-  rmSync(folder, { recursive: true, force: true });
+  removeFolder(folder);
 });
 
 function open(config: object, env: Record<string, string> = {}): McpServers {
