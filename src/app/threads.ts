@@ -157,6 +157,8 @@ export class Threads implements ThreadsService {
     { since, signal }: { readonly since: number; readonly signal: AbortSignal | undefined },
   ): AsyncIterable<LogEvent | UnknownEvent> {
     const { logs, registry } = this.#workspace.store;
+    // an abort while the past events were given out is no event for the listener
+    if (signal?.aborted === true) return;
     const stop = new AbortController();
     signal?.addEventListener('abort', () => stop.abort(), { once: true, signal: stop.signal });
     void this.#untilOver(threadId, run, stop);

@@ -62,6 +62,11 @@ export class Tmux {
     this.press('Enter');
   }
 
+  /** Writes every byte that the terminal gets to a file. */
+  record(file: string): void {
+    this.#server.run('pipe-pane', '-O', '-t', this.#name, `cat > ${file}`);
+  }
+
   press(...keys: readonly string[]): void {
     this.#server.run('send-keys', '-t', this.#name, ...keys);
   }

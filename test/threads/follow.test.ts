@@ -113,6 +113,19 @@ it('follows the current run to its end, and no run after it', async () => {
   expect(numbersOf(now.events, 'thread_finished')).toHaveLength(3);
 });
 
+it('ends when it is aborted between two events of the past', async () => {
+  await lab.run('work', MODEL);
+  const run = await resumed('Two.');
+  const stop = new AbortController();
+  const seen: number[] = [];
+  for await (const { seq } of rye.threads.logs('t', { follow: true, signal: stop.signal })) {
+    seen.push(seq);
+    stop.abort();
+  }
+  expect(seen.length).toBeGreaterThan(0);
+  await run.answer();
+});
+
 it('waits for a run that has been claimed and is not in the log yet', async () => {
   await lab.run('work', MODEL);
   const before = await store.registry.get('t');

@@ -99,6 +99,7 @@ export class TerminalChat {
       this.#finish = resolve;
     });
     desk.signal.addEventListener('abort', () => this.#finish(EXIT.cancelled), { once: true });
+    if (desk.signal.aborted) this.#finish(EXIT.cancelled);
     view.print(intro);
     this.#keyboard = await io.openKeyboard({
       onKey: this.#onKey,

@@ -42,7 +42,7 @@ async function seen(file: string, wanted: string): Promise<void> {
 async function open(id: string): Promise<{ readonly terminal: Tmux; readonly file: string }> {
   const terminal = server.open(id, lab.project);
   const file = path.join(lab.home, `${id}.bytes`);
-  server.run('pipe-pane', '-O', '-t', id, `cat > ${file}`);
+  terminal.record(file);
   terminal.run(`${program} chat --thread-id ${id}`);
   await terminal.shows('› Ask anything');
   return { terminal, file };
