@@ -276,7 +276,7 @@ describe('weaknesses of the original that this has not', () => {
       return process.cpuUsage(begun).user / 1000;
     };
     cost(50_000);
-    expect(cost(400_000)).toBeLessThan(1000);
+    expect(cost(400_000)).toBeLessThan(10_000);
   });
 
   it('2: a JavaScript rule that takes too long is switched off at its second timeout, with a note', async () => {
