@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { temporaryWorkspace, type Workspace } from '../helpers/workspace.ts';
 
@@ -15,11 +15,11 @@ let program = '';
 let threadId = '';
 let opened = 0;
 
-/** A separate tmux server, so that no other session is affected. */
-const SERVER = `rye-test-${process.pid}`;
+/** A separate tmux server for each test, so that no other session is affected. */
+let server = '';
 
 function tmux(...args: readonly string[]): string {
-  return execFileSync('tmux', ['-L', SERVER, '-f', '/dev/null', ...args], {
+  return execFileSync('tmux', ['-L', server, '-f', '/dev/null', ...args], {
     encoding: 'utf8',
     env: { PATH: process.env['PATH'], HOME: space.home, TERM: 'xterm-256color', LANG: 'C.UTF-8' },
   });
@@ -30,11 +30,9 @@ class Terminal {
   readonly #name: string;
 
   constructor(name: string, columns: number, rows: number) {
-    // a test that is tried again has its earlier session still
-    opened += 1;
-    this.#name = `${name}-${opened}`;
+    this.#name = name;
     const size = ['-x', String(columns), '-y', String(rows)];
-    tmux('new-session', '-d', '-s', this.#name, ...size, '-c', space.project, 'sh');
+    tmux('new-session', '-d', '-s', name, ...size, '-c', space.project, 'sh');
   }
 
   run(args: string, env = ''): void {
@@ -91,14 +89,16 @@ class Terminal {
   }
 }
 
-beforeAll(async () => {
+beforeEach(async () => {
+  opened += 1;
+  server = `rye-test-${process.pid}-${opened}`;
   program = await cliPackage();
   space = await temporaryWorkspace({ init: true });
   const { stdout } = await space.rye(['execute', 'directive', 'hello', '--json']);
   threadId = String(JSON.parse(stdout).thread_id);
 });
 
-afterAll(() => {
+afterEach(() => {
   tmux('kill-server');
   space.remove();
 });

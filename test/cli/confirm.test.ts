@@ -74,15 +74,19 @@ describe('a key command on a real terminal', () => {
 
   // Requirement: trust-reports-failure
   it('trusts and revokes a key only after yes', async () => {
-    const trusting = await onTerminal('keys trust alice.pem --owner alice', 'y\r');
+    // its own key: one that is revoked cannot be trusted when the test is tried again
+    const own = generateKeyPair();
+    const { keyId: bob } = readPrivateKey(own.privatePem, 'another colleague');
+    writeFileSync(path.join(folder, 'bob.pem'), own.publicPem);
+    const trusting = await onTerminal('keys trust bob.pem --owner bob', 'y\r');
     expect(trusting).toMatchObject({ code: 0 });
-    expect(trusting.shown).toContain(`trusted ${keyId} (alice)`);
-    const kept = await onTerminal(`keys revoke ${keyId}`, 'n\r');
+    expect(trusting.shown).toContain(`trusted ${bob} (bob)`);
+    const kept = await onTerminal(`keys revoke ${bob}`, 'n\r');
     expect(kept).toMatchObject({ code: 130 });
-    expect(await trusted()).toContain(keyId);
-    const revoked = await onTerminal(`keys revoke ${keyId}`, 'yes\r');
+    expect(await trusted()).toContain(bob);
+    const revoked = await onTerminal(`keys revoke ${bob}`, 'yes\r');
     expect(revoked).toMatchObject({ code: 0 });
-    expect(await trusted()).not.toContain(keyId);
+    expect(await trusted()).not.toContain(bob);
   });
 
   it('rotates only after yes', async () => {

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { schemaFiles } from '../../scripts/document-schemas/files.ts';
 import { type Command, loadTree } from '../../src/cli/command.ts';
 import { ROOT } from '../../src/cli/root.ts';
+import { readPublicKey } from '../../src/trust/keys.ts';
 import { temporaryWorkspace, type Workspace } from '../helpers/workspace.ts';
 
 const SCHEMAS = path.resolve(import.meta.dirname, '../../docs/schemas');
@@ -35,7 +36,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'keys-export': ['keys export'],
   'keys-key': ['keys trust {pem}', 'keys untrust {key}', 'keys trust {pem}', 'keys revoke {key}'],
   'keys-list': ['keys list'],
-  new: ['new directive fresh', 'new hook fresh'],
+  new: ['new directive {fresh}', 'new hook {fresh}'],
   'git-setup': ['git setup'],
   'keys-publish': ['keys publish'],
   'keys-rotate': ['keys rotate'],
@@ -135,6 +136,17 @@ beforeAll(async () => {
 });
 afterAll(() => here.remove());
 
+let attempts = 0;
+
+/** Names of things that no case has used, also not one that is tried again. */
+function freshNames(): Readonly<Record<string, string>> {
+  attempts += 1;
+  const text = generateKeyPairSync('ed25519').publicKey.export({ type: 'spki', format: 'pem' });
+  const pem = path.join(here.project, `key-${attempts}.pem`);
+  writeFileSync(pem, text);
+  return { pem, key: readPublicKey(String(text), pem).keyId, fresh: `fresh-${attempts}` };
+}
+
 function words(command: string): string[] {
   return command
     .split(' ')
@@ -174,6 +186,7 @@ describe('each JSON document matches its published schema', () => {
   it.each(Object.entries(DOCUMENTS))('%s', async (name, commands) => {
     const schema = JSON.parse(readFileSync(path.join(SCHEMAS, `${name}.json`), 'utf8')) as object;
     const validate = schemas.compile(schema);
+    Object.assign(names, freshNames());
     for (const command of commands) {
       const document = await here.json(words(command), { env: { EDITOR: 'true' } });
       validate(document);

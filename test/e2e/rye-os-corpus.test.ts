@@ -83,7 +83,7 @@ beforeAll(async () => {
     execFileSync('git', ['apply', patch], { cwd: here.project });
   await here.rye(['init']);
   for (const type of ['config', 'directive', 'tool']) await here.rye(['sign', type, '**']);
-});
+}, 600_000);
 
 afterAll(() => {
   stopServer();

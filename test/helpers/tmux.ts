@@ -4,6 +4,8 @@ import { expect } from 'vitest';
 
 const WAIT = { timeout: 60_000, interval: 50 };
 
+let servers = 0;
+
 /** A separate tmux server, so that no other session is affected. */
 export class TmuxServer {
   readonly #name: string;
@@ -11,7 +13,9 @@ export class TmuxServer {
   #opened = 0;
 
   constructor(name: string, env: Readonly<Record<string, string>>) {
-    this.#name = `${name}-${process.pid}`;
+    // a server that is ending still has its name
+    servers += 1;
+    this.#name = `${name}-${process.pid}-${servers}`;
     this.#env = { ...env, TERM: 'xterm-256color', LANG: 'C.UTF-8' };
   }
 
@@ -42,7 +46,7 @@ export class TmuxServer {
   }
 
   close(): void {
-    this.run('kill-server');
+    if (this.#opened > 0) this.run('kill-server');
   }
 }
 

@@ -6,6 +6,8 @@ import { removeFolder } from '../helpers/remove-folder.ts';
 import { type CliResult, runCli } from '../helpers/run-cli.ts';
 
 let project = '';
+/** A test that is tried again has other names, because the earlier ones are there already. */
+let attempts = 0;
 beforeAll(async () => {
   project = mkdtempSync(path.join(tmpdir(), 'rye-create-'));
   await runCli(['init'], { cwd: project });
@@ -22,12 +24,14 @@ async function create(inputs: Readonly<Record<string, unknown>>): Promise<CliRes
 
 describe('rye/core/create_directive', () => {
   it('makes a signed directive that asks for exactly the named tools', async () => {
-    const done = await create({ id: 'notes/tidy', tools: ['rye/file-system/read'] });
+    attempts += 1;
+    const id = `notes/tidy-${attempts}`;
+    const done = await create({ id, tools: ['rye/file-system/read'] });
     expect(JSON.parse(done.stdout)).toMatchObject({
       success: true,
-      outputs: { directive: 'notes/tidy', path: '.ai/directives/notes/tidy.md', status: 'signed' },
+      outputs: { directive: id, path: `.ai/directives/${id}.md`, status: 'signed' },
     });
-    const plan = await runCli(['run', 'notes/tidy', '--dry-run', '--json'], { cwd: project });
+    const plan = await runCli(['run', id, '--dry-run', '--json'], { cwd: project });
     expect(JSON.parse(plan.stdout)).toMatchObject({
       plan: {
         directive: { description: 'Tidy <notes> & "lists"', integrity: 'verified' },
@@ -55,10 +59,12 @@ describe('rye/core/create_directive', () => {
   );
 
   it('signs nothing that does not validate', async () => {
-    const done = await create({ id: 'broken', tools: ['no such id!'] });
+    attempts += 1;
+    const id = `broken-${attempts}`;
+    const done = await create({ id, tools: ['no such id!'] });
     expect(done.code).toBe(1);
     expect(done.stdout).toContain('permission_malformed');
-    const verified = await runCli(['verify', 'directive', 'broken'], { cwd: project });
+    const verified = await runCli(['verify', 'directive', id], { cwd: project });
     expect(verified.code).toBe(3);
   });
 });

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import path from 'node:path';
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { directive, type Lab, openLab } from '../../attacks/lab.ts';
 import { cliPackage } from '../../helpers/run-cli.ts';
 import { type Tmux, TmuxServer } from '../../helpers/tmux.ts';
@@ -19,7 +19,9 @@ let program = '';
 let bodies: WireBody[] = [];
 let turns: WireTurn[] = [];
 
-beforeAll(async () => {
+beforeEach(async () => {
+  bodies = [];
+  turns = [];
   lab = await openLab();
   await lab.model(({ body }) => {
     bodies.push(body);
@@ -36,13 +38,9 @@ beforeAll(async () => {
   program = `${process.execPath} ${path.join(await cliPackage(), 'bin', 'rye.js')}`;
   server = new TmuxServer('rye-chat-asks', { ...lab.env, NO_COLOR: '1' });
 });
-afterAll(async () => {
+afterEach(async () => {
   server.close();
   await lab.remove();
-});
-beforeEach(() => {
-  bodies = [];
-  turns = [];
 });
 
 const mark = (file: string): ReturnType<typeof toolUse> =>

@@ -1,6 +1,6 @@
 import { mkdirSync, truncateSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { openRye } from '../../../src/app/open-rye.ts';
 import { main } from '../../../src/cli/main.ts';
 import { type Lab, openLab } from '../../attacks/lab.ts';
@@ -11,7 +11,7 @@ let lab: Lab;
 let bodies: WireBody[] = [];
 let turns: WireTurn[] = [];
 
-beforeAll(async () => {
+beforeEach(async () => {
   lab = await openLab();
   writeFileSync(path.join(lab.project, 'notes.txt'), 'Quolls are {input:question} spotted.');
   await lab.model(({ body }) => {
@@ -19,7 +19,7 @@ beforeAll(async () => {
     return turns.shift() ?? reply('42');
   });
 });
-afterAll(async () => await lab.remove());
+afterEach(async () => await lab.remove());
 beforeEach(() => {
   bodies = [];
   turns = [];

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { openRye } from '../../../src/app/open-rye.ts';
 import { main } from '../../../src/cli/main.ts';
 import { directive, type Lab, openLab } from '../../attacks/lab.ts';
@@ -9,7 +9,7 @@ let lab: Lab;
 let bodies: WireBody[] = [];
 let turns: WireTurn[] = [];
 
-beforeAll(async () => {
+beforeEach(async () => {
   lab = await openLab();
   await lab.model(({ body }) => {
     bodies.push(body);
@@ -24,7 +24,7 @@ beforeAll(async () => {
     }),
   );
 });
-afterAll(async () => await lab.remove());
+afterEach(async () => await lab.remove());
 beforeEach(() => {
   bodies = [];
   turns = [];

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { openRye } from '../../../src/app/open-rye.ts';
 import { main } from '../../../src/cli/main.ts';
 import { directive, type Lab, openLab } from '../../attacks/lab.ts';
@@ -8,7 +8,7 @@ import { reply, type WireBody } from '../../helpers/wire-server.ts';
 let lab: Lab;
 let bodies: WireBody[] = [];
 
-beforeAll(async () => {
+beforeEach(async () => {
   lab = await openLab();
   await lab.model(({ body }) => {
     bodies.push(body);
@@ -21,7 +21,7 @@ beforeAll(async () => {
     );
   }
 });
-afterAll(async () => await lab.remove());
+afterEach(async () => await lab.remove());
 beforeEach(() => {
   bodies = [];
 });

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { openRye } from '../../../src/app/open-rye.ts';
 import { main } from '../../../src/cli/main.ts';
 import { displayWidth } from '../../../src/cli/terminal-text.ts';
@@ -13,7 +13,7 @@ import { calls, reply, toolUse, type WireServer } from '../../helpers/wire-serve
 let lab: Lab;
 let server: WireServer;
 
-beforeAll(async () => {
+beforeEach(async () => {
   lab = await openLab();
   writeFileSync(path.join(lab.project, 'a.txt'), 'content of a\n');
   server = await lab.model(({ body }) => {
@@ -33,7 +33,7 @@ beforeAll(async () => {
     }),
   );
 });
-afterAll(async () => await lab.remove());
+afterEach(async () => await lab.remove());
 
 interface Output {
   readonly code: number;
