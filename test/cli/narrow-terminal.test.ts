@@ -11,11 +11,13 @@ const COLUMNS = 60;
 
 let commands = 0;
 
-async function narrow(): Promise<{ readonly here: Workspace; readonly terminal: Terminal }> {
+async function narrow(
+  rows = 150,
+): Promise<{ readonly here: Workspace; readonly terminal: Terminal }> {
   const here = await workspace();
   const { project: cwd, home } = here;
   const env = { ANTHROPIC_API_KEY: 'sk-ant-1' };
-  const terminal = await openTerminal({ cwd, home, columns: COLUMNS, rows: 150, env });
+  const terminal = await openTerminal({ cwd, home, columns: COLUMNS, rows, env });
   onTestFinished(() => terminal.close());
   return { here, terminal };
 }
@@ -84,6 +86,31 @@ it(
       // a word that the terminal itself broke would begin in the first column
       for (const line of lines) expect(line.trimEnd().length).toBeLessThanOrEqual(COLUMNS);
     }
+  },
+  LIMIT,
+);
+
+it(
+  'config show and rules list fit into 60 columns of a terminal',
+  async () => {
+    const { here, terminal } = await narrow(1500);
+    const folder = path.join(here.project, '.ai/config/agent');
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(path.join(folder, 'resilience.yaml'), 'limits: { turns: 7 }\n');
+    await here.rye(['sign', 'config', 'agent/resilience']);
+    const values = await linesOf(terminal, 'config show');
+    const at = values.indexOf('resilience.limits.turns');
+    expect(values.slice(at, at + 3)).toEqual([
+      'resilience.limits.turns',
+      '  7',
+      expect.stringMatching(/^ {2}\.ai\/config\/agent\/resilience\.yaml:\d+$/),
+    ]);
+    for (const line of values) expect(line).toMatch(/^(?:[a-z]\S*| {2}\S.*|exit=0|)$/);
+    const rules = await linesOf(terminal, 'rules list');
+    expect(rules).toContainEqual(expect.stringMatching(/^USE +RULE +REPEATS +ABOUT$/));
+    expect(rules).toContainEqual(
+      expect.stringMatching(/^stream +go-no-ignored-error +once +Errors thrown \S*…$/),
+    );
   },
   LIMIT,
 );

@@ -9,7 +9,8 @@ import type { Io, Sink } from '../io.ts';
 import { formatTable } from '../output.ts';
 import { payloadOf } from '../render/progress-line.ts';
 import { drawSessionTree } from '../render/session-tree.ts';
-import { type Colors, neutralize, oneLine, truncate } from '../terminal-text.ts';
+import { type Colors, neutralize, oneLine, truncate, wrapText } from '../terminal-text.ts';
+import { helpLines, type LineStyle, remarkLines } from './chat-lines.ts';
 import type { Conversation } from './conversation.ts';
 import { SLASH_COMMANDS, type Slash, type SlashName } from './slash.ts';
 
@@ -51,14 +52,14 @@ export function needsIdle({ name, rest }: Slash): boolean {
 }
 
 const ACTIONS: Readonly<Record<SlashName, Action>> = {
-  help: async ({ print, colors }) => {
-    print(helpLines(colors));
+  help: async ({ print, colors, io }) => {
+    print(helpLines(HELP, styleOf({ colors, io })));
     return await Promise.resolve(undefined);
   },
   quit: async () => await Promise.resolve({ quit: true } as const),
-  new: async ({ conversation, print, colors }) => {
+  new: async ({ conversation, print, colors, io }) => {
     conversation.leave();
-    print([colors.dim('the next message starts another conversation')]);
+    print(remarkLines('the next message starts another conversation', styleOf({ colors, io })));
     return await Promise.resolve(undefined);
   },
   model,
@@ -79,17 +80,12 @@ const KEYS: readonly (readonly [string, string])[] = [
   ['Ctrl-D', 'leave'],
 ];
 
-function helpLines(colors: Colors): readonly string[] {
-  const rows = [
-    ...SLASH_COMMANDS.map(({ name, argument = '', summary }) => [
-      `/${name} ${argument}`.trimEnd(),
-      summary,
-    ]),
-    ...KEYS,
-  ];
-  const width = Math.max(...rows.map(([left = '']) => left.length));
-  return rows.map(([left = '', right = '']) => `  ${left.padEnd(width)}  ${colors.dim(right)}`);
-}
+const HELP = [
+  ...SLASH_COMMANDS.map(
+    ({ name, argument = '', summary }) => [`/${name} ${argument}`.trimEnd(), summary] as const,
+  ),
+  ...KEYS,
+];
 
 async function model({ rye, conversation, io, print, colors }: ChatDesk, rest: string) {
   const [wanted, provider] = rest.split(/\s+/);
@@ -101,7 +97,7 @@ async function model({ rye, conversation, io, print, colors }: ChatDesk, rest: s
     return undefined;
   }
   await conversation.useModel({ model: wanted, ...(provider ? { provider } : {}) });
-  print([colors.dim(`the next message uses ${oneLine(wanted)}`)]);
+  print(remarkLines(`the next message uses ${oneLine(wanted)}`, styleOf({ colors, io })));
   return undefined;
 }
 
@@ -151,7 +147,7 @@ async function cost({ rye, conversation: { threadId }, print }: ChatDesk) {
   return undefined;
 }
 
-async function budget({ conversation, print, colors }: ChatDesk, rest: string) {
+async function budget({ conversation, print, colors, io }: ChatDesk, rest: string) {
   const usd = Number(rest.replace(/^\$/, ''));
   if (rest === '' || !Number.isFinite(usd) || usd <= 0) {
     throw new RyeError('usage', `/budget expects an amount in USD, got ${JSON.stringify(rest)}`, {
@@ -159,7 +155,7 @@ async function budget({ conversation, print, colors }: ChatDesk, rest: string) {
     });
   }
   conversation.allowSpend(usd);
-  print([colors.dim(`the next message may spend up to ${formatUsd(usd)}`)]);
+  print(remarkLines(`the next message may spend up to ${formatUsd(usd)}`, styleOf({ colors, io })));
   return await Promise.resolve(undefined);
 }
 
@@ -172,11 +168,16 @@ async function tree({ rye, conversation, print, io, colors }: ChatDesk, rest: st
   }
   const at = rest === 'root' ? rest : (await rye.trees.entry(threadId, rest)).id;
   await rye.trees.branch(threadId, { at });
-  print([colors.dim(`the next message continues from ${at}; /tree shows the other branch`)]);
+  print(
+    remarkLines(
+      `the next message continues from ${at}; /tree shows the other branch`,
+      styleOf({ colors, io }),
+    ),
+  );
   return undefined;
 }
 
-async function undo({ rye, conversation, print, colors }: ChatDesk, rest: string) {
+async function undo({ rye, conversation, print, colors, io }: ChatDesk, rest: string) {
   const force = rest.replace(/^--/, '') === 'force';
   if (rest !== '' && !force) {
     throw new RyeError('usage', `/undo has no argument ${JSON.stringify(rest)}`, {
@@ -193,7 +194,12 @@ async function undo({ rye, conversation, print, colors }: ChatDesk, rest: string
   if (isOpening) conversation.restart();
   else await rye.trees.branch(threadId, { at });
   if (undone.files.length > 0) print(undoLines(undone));
-  print([colors.dim('went back to before your last message; /tree shows what was undone')]);
+  print(
+    remarkLines(
+      'went back to before your last message; /tree shows what was undone',
+      styleOf({ colors, io }),
+    ),
+  );
   return {
     draft: neutralize(isOpening ? await openingOf(rye, threadId) : (userTextOf(last) ?? '')),
   };
@@ -205,18 +211,18 @@ function inChatWords(error: unknown): never {
   throw new RyeError(error.code, error.message, { hint: 'To lose that change: /undo force' });
 }
 
-async function compact({ rye, conversation, print, colors, signal }: ChatDesk, rest: string) {
+async function compact({ rye, conversation, print, colors, io, signal }: ChatDesk, rest: string) {
   const threadId = startedOf(conversation);
   const instructions = rest === '' ? {} : { instructions: rest };
   const outcome = await rye.trees.compact(threadId, { ...instructions, signal });
   if (!outcome.compacted) {
-    print([colors.dim(`not compacted: ${oneLine(outcome.reason)}`)]);
+    print(remarkLines(`not compacted: ${oneLine(outcome.reason)}`, styleOf({ colors, io })));
     return undefined;
   }
   const { summary, tokens_before: before } = outcome;
   print([
-    ...neutralize(summary).trimEnd().split('\n'),
-    colors.dim(`the summary replaces ${before} tokens`),
+    ...wrapText(neutralize(summary).trimEnd(), columnsOf(io.stdout)),
+    ...remarkLines(`the summary replaces ${before} tokens`, styleOf({ colors, io })),
   ]);
   return undefined;
 }
@@ -245,6 +251,10 @@ function isAnswer(entry: TreeEntry): boolean {
   const payload: unknown = entry.payload;
   const message = isRecord(payload) ? payload['message'] : undefined;
   return isRecord(message) && message['role'] === 'assistant';
+}
+
+function styleOf({ colors, io }: Pick<ChatDesk, 'colors' | 'io'>): LineStyle {
+  return { colors, columns: columnsOf(io.stdout) };
 }
 
 function columnsOf({ isTty, columns }: Sink): number {

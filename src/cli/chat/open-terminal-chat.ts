@@ -7,7 +7,7 @@ import { count } from '../output.ts';
 import { createLiveView } from '../render/live-view.ts';
 import { renderMarkdown } from '../render/markdown.ts';
 import type { ChatDesk } from './actions.ts';
-import { echoLines, lastExchange } from './chat-lines.ts';
+import { echoLines, type LineStyle, lastExchange, remarkLines } from './chat-lines.ts';
 import { NO_HISTORY, openHistory } from './history.ts';
 import { type EmptyMessage, TerminalChat } from './terminal.ts';
 
@@ -56,25 +56,21 @@ function emptyMessageIn({ thread }: ThreadDetails): EmptyMessage {
 async function introOf(
   { trees }: Pick<Rye, 'trees'>,
   opened: ThreadDetails | undefined,
-  style: { readonly colors: ChatDesk['colors']; readonly columns: number },
+  style: LineStyle,
 ): Promise<readonly string[]> {
-  const { colors } = style;
   if (opened === undefined)
-    return [colors.dim('rye chat: /help lists the commands, Ctrl-D leaves')];
+    return remarkLines('rye chat: /help lists the commands, Ctrl-D leaves', style);
   const { thread_id: id, cost } = opened.thread;
   const { messages } = await trees.context(id);
   const { question, answer } = lastExchange(messages.map(withoutMarkup));
   return [
-    colors.dim(`continuing ${id}, ${count(cost.turns, 'turn')}`),
-    ...(question === undefined ? [] : ['', ...echoLines(question, colors)]),
+    ...remarkLines(`continuing ${id}, ${count(cost.turns, 'turn')}`, style),
+    ...(question === undefined ? [] : ['', ...echoLines(question, style)]),
     ...(answer === undefined ? [] : ['', ...answerLines(answer, style)]),
   ];
 }
 
-function answerLines(
-  answer: string,
-  { colors, columns }: { readonly colors: ChatDesk['colors']; readonly columns: number },
-): readonly string[] {
+function answerLines(answer: string, { colors, columns }: LineStyle): readonly string[] {
   return renderMarkdown(answer, { colors, columns: columns - 3 }).map((line) => `  ${line}`);
 }
 

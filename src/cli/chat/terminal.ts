@@ -7,9 +7,9 @@ import type { Key, Keyboard } from '../keyboard.ts';
 import { resultText } from '../output.ts';
 import type { LiveView } from '../render/live-view.ts';
 import { payloadOf } from '../render/progress-line.ts';
-import { neutralize, oneLine } from '../terminal-text.ts';
+import { neutralize, oneLine, wrapText } from '../terminal-text.ts';
 import { act, type ChatDesk, needsIdle } from './actions.ts';
-import { echoLines, failureLines, meterLines } from './chat-lines.ts';
+import { echoLines, failureLines, type LineStyle, meterLines } from './chat-lines.ts';
 import { DialogSlot } from './dialog-slot.ts';
 import { type Editor, type EditorEffect, openEditor, press, withText } from './editor.ts';
 import type { ChatHistory } from './history.ts';
@@ -143,8 +143,8 @@ export class TerminalChat {
     const delivered = typeof id === 'string' ? this.#queued.get(id) : undefined;
     if (typeof id === 'string' && delivered !== undefined) {
       this.#queued.delete(id);
-      const { view, desk } = this.#options;
-      view.print(['', ...echoLines(delivered, desk.colors, 'delivered'), '']);
+      const { view } = this.#options;
+      view.print(['', ...echoLines(delivered, this.#style, 'delivered'), '']);
       this.#draw();
     }
     this.#options.view.event(event);
@@ -185,6 +185,16 @@ export class TerminalChat {
     }
   }
 
+  get #style(): LineStyle {
+    const { desk, io } = this.#options;
+    return { colors: desk.colors, columns: io.stdout.columns };
+  }
+
+  #warn(text: string): void {
+    const { colors, columns } = this.#style;
+    this.#options.view.print(wrapText(text, columns).map(colors.yellow));
+  }
+
   get #isBusy(): boolean {
     return this.#action !== undefined || this.#options.desk.conversation.isRunning;
   }
@@ -212,21 +222,21 @@ export class TerminalChat {
     try {
       slash = slashOf(text);
     } catch (error) {
-      view.print(['', ...failureLines(toRyeError(error), desk.colors)]);
+      view.print(['', ...failureLines(toRyeError(error), this.#style)]);
       this.#editor = withText(this.#editor, text);
       return;
     }
     history.add(text);
     if (slash?.name === 'quit') this.#finish(EXIT.ok);
     else if (this.#action !== undefined) {
-      view.print([desk.colors.yellow('wait for the command, or stop it with Ctrl-C')]);
+      this.#warn('wait for the command, or stop it with Ctrl-C');
       this.#editor = withText(this.#editor, text);
     } else if (slash !== undefined) {
       if (desk.conversation.isRunning && needsIdle(slash)) this.#pending.push({ slash, text });
       else void this.#command(slash, text);
     } else if (desk.conversation.isRunning) void this.#steer(messageOfText(text));
     else if (this.#next === 'decides') {
-      view.print([desk.colors.yellow('decide first; your message is kept')]);
+      this.#warn('decide first; your message is kept');
       this.#editor = withText(this.#editor, text);
       this.#work = this.#answer(undefined);
     } else this.#work = this.#answer(messageOfText(text));
@@ -236,13 +246,13 @@ export class TerminalChat {
     const { desk, view } = this.#options;
     const action = new AbortController();
     this.#action = action;
-    view.print(['', ...echoLines(text, desk.colors)]);
+    view.print(['', ...echoLines(text, this.#style)]);
     try {
       const { draft } = await act(slash, { ...desk, signal: action.signal });
       if (draft !== undefined) this.#editor = withText(this.#editor, draft);
       if (slash.name === 'new') this.#spent = undefined;
     } catch (error) {
-      view.print(failureLines(toRyeError(error), desk.colors));
+      view.print(failureLines(toRyeError(error), this.#style));
     }
     this.#action = undefined;
     this.#draw();
@@ -254,7 +264,7 @@ export class TerminalChat {
       const { delivery } = await desk.conversation.steer(message);
       this.#queued.set(delivery.delivery_id, message);
     } catch (error) {
-      view.print(failureLines(toRyeError(error), desk.colors));
+      view.print(failureLines(toRyeError(error), this.#style));
       this.#editor = withText(this.#editor, message);
     }
     this.#draw();
@@ -280,7 +290,7 @@ export class TerminalChat {
       this.#next = nextOf(result);
     } catch (error) {
       view.settle();
-      view.print(failureLines(toRyeError(error), desk.colors));
+      view.print(failureLines(toRyeError(error), this.#style));
       this.#returnUnsent();
     }
     this.#sending = undefined;
@@ -292,30 +302,30 @@ export class TerminalChat {
 
   /** Puts a message that the log never got back into the field, or on the screen if the person has typed another one. */
   #returnUnsent(): void {
-    const { desk, view } = this.#options;
+    const { view } = this.#options;
     if (this.#sending === undefined) return;
     if (this.#editor.text === '') this.#editor = withText(this.#editor, this.#sending);
-    else view.print(echoLines(this.#sending, desk.colors, 'not sent'));
+    else view.print(echoLines(this.#sending, this.#style, 'not sent'));
   }
 
   #showSent(message: string): void {
-    const { desk, view } = this.#options;
+    const { view } = this.#options;
     this.#sending = undefined;
-    view.print(['', ...echoLines(message, desk.colors), '']);
+    view.print(['', ...echoLines(message, this.#style), '']);
     this.#draw();
   }
 
   #report(result: ThreadResult): void {
-    const { desk, view } = this.#options;
+    const { view } = this.#options;
     view.settle();
     const text = neutralize(resultText(result)).trim();
     const isShown =
       result.outputs === undefined && view.shownText().trim() === result.result.trim();
-    if (result.success && !isShown && text !== '') view.print(text.split('\n'));
+    if (result.success && !isShown && text !== '') view.print(wrapText(text, this.#style.columns));
     const cost = this.#spent ? costSince(this.#spent, result.cost) : result.cost;
     this.#spent = result.cost;
-    const facts = { result, cost, budget: this.#budget, columns: this.#options.io.stdout.columns };
-    view.print(['', ...meterLines(facts, desk.colors)]);
+    const facts = { result, cost, budget: this.#budget };
+    view.print(['', ...meterLines(facts, this.#style)]);
   }
 
   #draw(): void {

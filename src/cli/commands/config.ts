@@ -3,8 +3,10 @@ import { RyeError } from '../../core/errors.ts';
 import { toText } from '../../core/json.ts';
 import { didYouMean } from '../../core/text.ts';
 import { argument, defineCommand, defineGroup } from '../command.ts';
-import { displayPath, formatTable, printResult } from '../output.ts';
+import type { Sink } from '../io.ts';
+import { displayPath, fitPath, formatTable, printResult, wrapped } from '../output.ts';
 import { withRye } from '../session.ts';
+import { displayWidth, oneLine, wrapText } from '../terminal-text.ts';
 
 const show = defineCommand({
   name: 'show',
@@ -19,10 +21,21 @@ const show = defineCommand({
         JSON.stringify(value),
         displayPath(origin, io),
       ]);
-      return formatTable(['PATH', 'VALUE', 'FROM'], rows, io.stdout);
+      return valueLines(rows, io.stdout);
     });
   },
 });
+
+/** Formats values as a table, or one below the other on a terminal that the table does not fit. */
+function valueLines(rows: readonly (readonly string[])[], sink: Sink): readonly string[] {
+  const table = formatTable(['PATH', 'VALUE', 'FROM'], rows, { ...sink, isTty: false });
+  if (!sink.isTty || table.every((line) => displayWidth(line) <= sink.columns)) return table;
+  return rows.flatMap(([name = '', value = '', origin = '']) => [
+    ...wrapped(oneLine(name), sink),
+    ...wrapText(oneLine(value), sink.columns - 2).map((line) => `  ${line}`),
+    `  ${fitPath(oneLine(origin), sink, 2)}`,
+  ]);
+}
 
 const get = defineCommand({
   name: 'get',

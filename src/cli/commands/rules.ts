@@ -47,7 +47,7 @@ const list = defineCommand({
         description,
       ]);
       const headings = ['USE', 'RULE', 'SPACE', 'INTERRUPTS', 'REPEATS', 'ABOUT'];
-      return formatTable(headings, rows, io.stdout);
+      return formatTable(headings, rows, io.stdout, ['SPACE', 'INTERRUPTS', 'REPEATS']);
     });
     if (global.json) return EXIT.ok;
     for (const { path, message } of refused) {

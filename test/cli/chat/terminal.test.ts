@@ -45,6 +45,9 @@ afterEach(async () => {
 
 const PROMPT = '› Ask anything';
 
+/** Terminals of this file that may be opened again in a second attempt. */
+let opened = 0;
+
 async function chat(name: string, args = ''): Promise<Tmux> {
   const terminal = server.open(name, lab.project);
   terminal.run(`${program} chat ${args}`);
@@ -169,6 +172,31 @@ describe('rye chat on a terminal', () => {
     again.press('C-d');
     await again.ended(0);
   });
+
+  it.each([40, 60, 100])(
+    'breaks no word of a message, of the help or of an error at %i columns',
+    async (columns) => {
+      opened += 1;
+      const terminal = server.open(`narrow-${opened}`, lab.project, [columns, 60]);
+      terminal.run(`${program} chat`);
+      await terminal.shows(PROMPT);
+      terminal.enter('/help');
+      await terminal.shows('Ctrl-D');
+      terminal.enter('/budget a-very-large-amount-of-money');
+      await terminal.shows('0.50');
+      const message =
+        'Summarize the quarterly infrastructure consolidation report thoroughly 日本語の文章を含む長いメッセージです and continue until something interesting happens';
+      terminal.enter(message);
+      await terminal.shows('✓ 1 turn');
+      const words = terminal.screen().split(/\s+/);
+      for (const word of message.split(' ')) expect(words).toContain(word);
+      for (const word of ['command', 'message,', 'continued', 'a-very-large-amount-of-money"']) {
+        expect(words.join(' ')).toContain(word);
+      }
+      terminal.press('C-d');
+      await terminal.ended(0);
+    },
+  );
 
   it('runs every command, and sends no misspelt one', async () => {
     const terminal = await chat('commands');
