@@ -35,7 +35,10 @@ const LAYERS = {
     'storage/store.ts',
     'storage/deliveries.ts',
     'storage/search-index.ts',
+    'storage/sql-work.ts',
+    'fleet/port.ts',
   ],
+  fleet: ['core', 'disk', 'trust', 'items', 'storage', 'threads'],
   app: [
     'core',
     'disk',
@@ -51,9 +54,10 @@ const LAYERS = {
     'threads',
     'export',
     'pi',
+    'fleet',
     'startup',
   ],
-  cli: ['core', 'disk', 'app', 'browser'],
+  cli: ['core', 'disk', 'app', 'browser', 'fleet'],
   browser: ['core', 'app', 'cli/terminal-text.ts'],
 };
 // Folders with no I/O at all, and the only builtins they may use.
@@ -65,6 +69,8 @@ const VENDORS = {
   openai: ['providers/openai'],
   'better-sqlite3': ['storage/sqlite'],
   '@modelcontextprotocol/sdk': ['tools/mcp'],
+  pg: ['storage/postgres', 'fleet/dbos'],
+  '@dbos-inc/dbos-sdk': ['fleet/dbos'],
   commander: ['cli'],
   '@mariozechner/pi-tui': ['browser'],
   'get-east-asian-width': ['cli'],
@@ -72,7 +78,7 @@ const VENDORS = {
   vitest: ['testing/conformance'],
 };
 // Optional features: only these folders may load one, and only with `import()`, except for types.
-const SATELLITES = { pi: ['app'], browser: ['cli'] };
+const SATELLITES = { pi: ['app'], browser: ['cli'], fleet: ['app', 'cli', 'testing'] };
 const esc = (s) => s.replaceAll('.', '\\.');
 const target = (t) => (t.endsWith('.ts') ? `^src/${esc(t)}$` : `^src/${t}/`);
 

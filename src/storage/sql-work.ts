@@ -11,11 +11,25 @@ export interface Statement {
   readonly kind: 'all' | 'one' | 'change';
 }
 
+/** The client of an open transaction of PostgreSQL, with `$1` for parameters. A client of `pg` is one. */
+export interface Transaction {
+  query(
+    text: string,
+    values?: unknown[],
+  ): Promise<{ readonly rows: unknown[]; readonly rowCount: number | null }>;
+}
+
+/** A part of a transaction that takes its client; only a database with asynchronous transactions can run it. */
+export interface ClientStep {
+  readonly kind: 'client';
+  readonly run: (transaction: Transaction) => Promise<unknown>;
+}
+
 /**
  * The reads and writes of one transaction. It yields each statement and continues with the answer, so that a synchronous and
  * an asynchronous database can run the same work. It has no other effects: a database may run it again after a conflict.
  */
-export type Work<T> = Generator<Statement, T, unknown>;
+export type Work<T> = Generator<Statement | ClientStep, T, unknown>;
 
 /** A database that runs work. Each method is atomic towards other writers, in this process and in others. */
 export interface SqlDatabase {
@@ -42,4 +56,9 @@ export function* one(sql: string, ...parameters: readonly unknown[]): Work<unkno
 /** Yields a statement, and returns how many rows it changed. */
 export function* change(sql: string, ...parameters: readonly unknown[]): Work<number> {
   return (yield { sql, parameters, kind: 'change' }) as number;
+}
+
+/** Yields a part that writes with the transaction's own client, such as the enqueueing of a fleet's leg. Returns its result. */
+export function* withClient<T>(run: (transaction: Transaction) => Promise<T>): Work<T> {
+  return (yield { kind: 'client', run }) as T;
 }

@@ -4,6 +4,7 @@ import type { IdSource } from '../../src/core/ids.ts';
 import { openPostgresStore } from '../../src/storage/open-postgres.ts';
 import { processOwners } from '../../src/storage/owners.ts';
 import { PostgresDatabase } from '../../src/storage/postgres/database.ts';
+import { withClient } from '../../src/storage/sql-work.ts';
 import { SqliteSearchIndex } from '../../src/storage/sqlite/search-index.ts';
 import type { Store } from '../../src/storage/store.ts';
 import {
@@ -58,6 +59,25 @@ describe('a PostgreSQL store', () => {
     await writer.sync();
     return { store, database, options, writer };
   }
+
+  it('hands the client of a transaction to a part of it, which commits or rolls back with the rest', async () => {
+    const { database } = await house();
+    const insert = (name: string) =>
+      withClient(async (transaction) => {
+        await transaction.query(`CREATE TABLE ${name} (x INTEGER)`);
+        return name;
+      });
+    expect(await database.write(() => insert('kept'))).toBe('kept');
+    const failing = database.write(function* () {
+      yield* insert('dropped');
+      yield* withClient(async (transaction) => await transaction.query('SELECT 1/0'));
+    });
+    await expect(failing).rejects.toMatchObject({ code: 'storage_failed' });
+    const { rows } = await database.query(
+      `SELECT to_regclass('kept') AS kept, to_regclass('dropped') AS dropped`,
+    );
+    expect(rows).toEqual([{ kept: 'kept', dropped: null }]);
+  });
 
   const LAST = 'start = (SELECT max(start) FROM log_pieces)';
 

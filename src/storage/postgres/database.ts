@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import type { Pool, PoolClient, QueryResult } from 'pg';
 import { messageOf, RyeError } from '../../core/errors.ts';
-import type { SqlDatabase, Work } from '../sql-work.ts';
+import type { SqlDatabase, Transaction, Work } from '../sql-work.ts';
 import { MIGRATIONS } from './schema.ts';
 
 export interface PostgresOptions {
@@ -43,7 +43,7 @@ export class PostgresDatabase implements SqlDatabase {
   async read<T>(work: () => Work<T>): Promise<T> {
     return await this.guarded(async () => {
       const pool = await this.pool();
-      return await drive(work(), async (text, values) => await pool.query(text, values));
+      return await drive(work(), pool);
     });
   }
 
@@ -90,7 +90,7 @@ export class PostgresDatabase implements SqlDatabase {
     try {
       await client.query('BEGIN ISOLATION LEVEL SERIALIZABLE');
       if (isLosable) await client.query('SET LOCAL synchronous_commit = off');
-      const result = await drive(work(), async (text, values) => await client.query(text, values));
+      const result = await drive(work(), client);
       await client.query('COMMIT');
       client.release();
       return result;
@@ -111,14 +111,15 @@ async function rollBack(client: PoolClient): Promise<void> {
   }
 }
 
-async function drive<T>(
-  work: Work<T>,
-  query: (text: string, values: unknown[]) => Promise<QueryResult>,
-): Promise<T> {
+async function drive<T>(work: Work<T>, client: Transaction): Promise<T> {
   let step = work.next();
   while (step.done !== true) {
+    if (step.value.kind === 'client') {
+      step = work.next(await step.value.run(client));
+      continue;
+    }
     const { kind, sql, parameters } = step.value;
-    const { rows, rowCount } = await query(numbered(sql), [...parameters]);
+    const { rows, rowCount } = await client.query(numbered(sql), [...parameters]);
     if (kind === 'one') step = work.next(rows[0]);
     else step = work.next(kind === 'all' ? rows : (rowCount ?? 0));
   }

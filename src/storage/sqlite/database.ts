@@ -95,6 +95,8 @@ export class LazyDatabase implements SqlDatabase {
   #drive<T>(work: Work<T>): T {
     let step = work.next();
     while (step.done !== true) {
+      if (step.value.kind === 'client')
+        throw new RyeError('internal', 'SQLite has no asynchronous transactions');
       const { kind, sql, parameters } = step.value;
       if (kind === 'one') step = work.next(this.get(sql, ...parameters));
       else if (kind === 'all') step = work.next(this.all(sql, ...parameters));

@@ -1,0 +1,16 @@
+import { systemClock } from '../../src/app/system.ts';
+import { MemoryQueue } from '../../src/fleet/memory-queue.ts';
+import { describeFleetQueue } from '../../src/testing/conformance/fleet-queue.ts';
+
+describeFleetQueue('in memory', async () => {
+  const queue = new MemoryQueue(systemClock);
+  return {
+    queue,
+    transaction: async (work) => await queue.transaction(work),
+    elsewhere: async (options, run) => {
+      const worker = await queue.work(options, run);
+      return { worker, kill: async () => queue.kill(worker) };
+    },
+    corrupt: async (legId, row) => queue.corrupt(legId, row),
+  };
+});
