@@ -61,7 +61,7 @@ export async function bundle(outdir, { without = [], plugins = [], define: chang
     format: 'esm',
     platform: 'node',
     target: 'node20',
-    external: ['vitest'],
+    external: ['vitest', '@dbos-inc/dbos-sdk', 'pg'],
     plugins: [...plugins, noSecondYaml, plainHeaders, commonjsNames],
     define,
     legalComments: 'none',

@@ -87,7 +87,7 @@ export async function bundleProgram(outdir, { define, warmUp = true, plugins = [
 ${MODULE_URL}`,
     },
     footer: { js: '})' },
-    external: [SANDBOX],
+    external: [SANDBOX, '@dbos-inc/dbos-sdk', 'pg'],
     plugins: [...plugins, plainHeaders, commonjsNames],
   });
   writeFileSync(outfile, withImporter(inAscii(readFileSync(outfile, 'utf8'))));

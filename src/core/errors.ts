@@ -41,6 +41,7 @@ const EXIT_BY_CODE = {
   literal_unsupported: EXIT.failed,
   replay_exhausted: EXIT.failed,
   sandbox_unavailable: EXIT.failed,
+  fleet_unavailable: EXIT.failed,
   internal: EXIT.failed,
   // the request or an item cannot be used as written
   usage: EXIT.usage,

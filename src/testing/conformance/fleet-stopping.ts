@@ -163,7 +163,7 @@ export function stoppingCases(open: () => Promise<House>): void {
     const gate = house.gate();
     const first = noting(async () => await gate.passed);
     await house.enqueue('a#1');
-    await house.elsewhere(first.run, { workerId: house.name('slow') });
+    await house.elsewhere(first.run, { workerId: house.name('slow'), slots: 1 });
     await eventually(() => expect(first.started).toHaveLength(1));
     // a worker that only seemed dead
     expect(await house.queue.redispatch(house.name('slow'))).toBe(1);
