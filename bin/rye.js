@@ -71,7 +71,8 @@ function compiledProgram() {
 async function run() {
   if (listsThreads(process.argv.slice(2))) {
     const listing = load('../dist/cli/listing.cjs');
-    if (listing !== undefined) return await listing.start();
+    // it returns if the threads are in a store that only the whole program can open
+    if (listing !== undefined) await listing.start();
   }
   const program = compiledProgram();
   if (program !== undefined) return await program.start();

@@ -57,7 +57,7 @@ const onlyListing = {
         : undefined,
     );
     esbuild.onLoad({ filter: /./, namespace: 'excluded' }, () => ({
-      contents: `throw new Error('this bundle can only list threads');`,
+      contents: `throw Object.assign(new Error('this bundle can only list threads'), { code: 'RYE_NOT_BUNDLED' });`,
     }));
   },
 };

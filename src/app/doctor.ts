@@ -177,9 +177,7 @@ function checkState(workspace: Workspace): Finding {
 
 async function checkThreads(workspace: Workspace): Promise<Finding> {
   const files = threadFiles(workspace);
-  const isMade = existsSync(
-    join(workspace.options.projectPath, '.ai', 'state', 'threads', 'registry.db'),
-  );
+  const isMade = workspace.isRegistryMade;
   // a look makes no registry
   const unlisted = isMade ? await unlistedThreads({ files, store: workspace.store }) : files.list();
   if (unlisted.length > 0) {

@@ -6,6 +6,7 @@ import { didYouMean } from '../core/text.ts';
 import { hookSchema, isHookEvent } from '../hooks/contexts.ts';
 import { type HookExplanation as ExplainedHook, explainHooks } from '../hooks/explain.ts';
 import { mergeLayers } from '../hooks/sources.ts';
+import { withoutSecrets } from '../storage/store-url.ts';
 import { resolveDirective } from '../threads/prepare/directive.ts';
 import { prepareThread } from '../threads/prepare/prepare.ts';
 import type { ConfigValue, HookExplanation } from './api/rye.ts';
@@ -134,7 +135,9 @@ export async function listConfig(
     for (const [leaf, origin] of origins) {
       const full = `${short}.${leaf}`;
       if (path !== undefined && full !== path && !full.startsWith(`${path}.`)) continue;
-      values.push({ path: full, value: at(value, leaf), origin });
+      const found = at(value, leaf);
+      const isSecret = full === 'store.url' && typeof found === 'string';
+      values.push({ path: full, value: isSecret ? withoutSecrets(found) : found, origin });
     }
   }
   return values;

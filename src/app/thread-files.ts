@@ -184,9 +184,8 @@ export class ThreadHeads implements HeadsPort {
     readonly problem?: string;
   }> {
     const { registry, heads } = this.#workspace.store;
-    const path = join(threadsFolder(this.#workspace.options.projectPath), 'registry.db');
     // looking must not make an empty registry
-    if (!existsSync(path)) return { problem: 'registry missing' };
+    if (!this.#workspace.isRegistryMade) return { problem: 'registry missing' };
     try {
       const record = await registry.get(threadId);
       if (!record) return { problem: 'the registry does not know the thread' };

@@ -19,6 +19,7 @@ import type {
   ThreadTreeNode,
 } from './api/threads.ts';
 import { withLabel } from './child-label.ts';
+import { namesStore } from './store-setting.ts';
 import { systemClock } from './system.ts';
 import { checkedPlaces, withUserEnv } from './user-space.ts';
 
@@ -296,10 +297,10 @@ export { hurryGroups } from '../tools/process.ts';
  * Notes in the registry that the threads of this process are to be cancelled, so that recovery ends them so after the
  * process is gone. Resolves to the number of threads.
  */
-export async function requestOwnCancel(projectPath: string): Promise<number> {
+export async function requestOwnCancel(options: OpenRyeOptions): Promise<number> {
   const owners = processOwners();
   const self = owners.self();
-  const registry = openRegistry(projectPath, owners);
+  const { registry, ...opened } = await ownRegistry(options, owners);
   try {
     const active = await registry.list({ active: true });
     const own = active.filter((record) => owners.ofRecord(record)?.id === self.id);
@@ -309,6 +310,19 @@ export async function requestOwnCancel(projectPath: string): Promise<number> {
     }
     return own.length;
   } finally {
-    registry.close();
+    opened.close();
   }
+}
+
+async function ownRegistry(
+  options: OpenRyeOptions,
+  owners: Owners,
+): Promise<{ readonly registry: Registry; close(): void }> {
+  if (namesStore(options)) {
+    const { Workspace } = await import('./workspace.ts');
+    const { store } = new Workspace(options);
+    return { registry: store.registry, close: () => store.close() };
+  }
+  const registry = openRegistry(options.projectPath, owners);
+  return { registry, close: () => registry.close() };
 }

@@ -18,8 +18,10 @@ import { bakedManifest, type TrustPolicy } from '../trust/policy.ts';
 
 import type { DefinedDirective } from './api/directives.ts';
 import type { OpenRyeOptions } from './api/rye.ts';
+import { configuredStore } from './configured-store.ts';
 import { composePresets, type Preset } from './presets.ts';
 import { RegexWorker } from './regex-worker.ts';
+import { namesStore } from './store-setting.ts';
 import { systemClock, systemIds, systemSpacePath } from './system.ts';
 
 type Observer = (event: LogEvent | UnknownEvent) => void | Promise<void>;
@@ -56,7 +58,8 @@ export class Workspace {
   }
 
   constructor(options: OpenRyeOptions) {
-    const { projectPath, userSpacePath, tools, subscribers, store = openStore } = options;
+    const { projectPath, userSpacePath, tools, subscribers } = options;
+    const { store = namesStore(options) ? configuredStore(this) : openStore } = options;
     this.options = options;
     this.clock = options.clock ?? systemClock;
     this.ids = options.ids ?? systemIds;
@@ -137,6 +140,12 @@ export class Workspace {
     const full = resolve(this.options.projectPath, path);
     return existsSync(full) && statSync(full).isFile();
   };
+
+  /** True if reading the registry creates nothing: its file exists, or the threads are not in files of this project. */
+  get isRegistryMade(): boolean {
+    const path = join(this.options.projectPath, '.ai', 'state', 'threads', 'registry.db');
+    return this.store.maintenance === undefined || existsSync(path);
+  }
 
   /** Has something ended that this rye started, when it is closed. */
   onClose(end: () => void): void {

@@ -80,7 +80,7 @@ async function leaveToRecovery(options: OpenRyeOptions): Promise<void> {
   const { projectPath, userSpacePath } = options;
   const { requestOwnCancel } = await import('../app/thread-list.ts');
   const noted = await Promise.race([
-    requestOwnCancel(projectPath).catch(() => 0),
+    requestOwnCancel(options).catch(() => 0),
     new Promise<number>((resolve) => {
       setTimeout(resolve, NOTE_MS, 1);
     }),

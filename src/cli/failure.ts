@@ -14,6 +14,14 @@ import { withWarnings } from './warnings.ts';
 /** Form of the output: text for people, one JSON document, or JSON lines that end with a result line. */
 export type OutputMode = 'text' | 'json' | 'stream-json';
 
+/**
+ * True for the import of a module that the bundle of `threads list` omits, see `startup/bundles.mjs`: another bundle
+ * has to run the call. Nothing was printed by then.
+ */
+export function isNotBundled(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'RYE_NOT_BUNDLED';
+}
+
 /** Reads the output mode of a command line before it is parsed, so that a usage error has the right form. */
 export function outputModeOf(argv: readonly string[]): OutputMode {
   const end = argv.indexOf('--');

@@ -11,7 +11,7 @@ import {
   optionSpecs,
   readOptions,
 } from './command.ts';
-import { outputModeOf, reportFailure } from './failure.ts';
+import { isNotBundled, outputModeOf, reportFailure } from './failure.ts';
 import type { Io } from './io.ts';
 import { canPick } from './io.ts';
 import { createProcessIo } from './process-io.ts';
@@ -25,7 +25,7 @@ declare const __RYE_VERSION__: string;
 /** Version of the package, which the build bakes in. */
 const VERSION = __RYE_VERSION__;
 
-/** Runs one command line, without the program's name, and prints its output. Never throws. */
+/** Runs one command line, without the program's name, and prints its output. Throws only what {@link isNotBundled} names. */
 export async function main(argv: readonly string[], io: Io): Promise<ExitCode> {
   const mode = outputModeOf(argv);
   const verbose = wantsTrace(argv);
@@ -44,6 +44,7 @@ export async function main(argv: readonly string[], io: Io): Promise<ExitCode> {
     await parser.parseAsync(withoutAliases(argv), { from: 'user' });
     return exitCode;
   } catch (error) {
+    if (isNotBundled(error)) throw error;
     if (error instanceof MissingCommand && mode === 'text') {
       io.stderr.write(error.help);
       return EXIT.usage;
@@ -358,7 +359,7 @@ function parseNumber(text: string, kind: 'integer' | 'number'): number {
 
 /**
  * Runs the process's command line and ends the process. If a bug or an impatient interrupt ends it early, reports the
- * failure in the output mode of the call.
+ * failure in the output mode of the call. Returns only if another bundle of the program has to run the call.
  */
 export async function start(io = createProcessIo()): Promise<void> {
   const argv = process.argv.slice(2);
@@ -370,16 +371,24 @@ export async function start(io = createProcessIo()): Promise<void> {
     if (io.stderr.isTty) io.stderr.write(ERASE_LINE);
     return reportFailure(thrown, io, failure);
   };
-  process.on('uncaughtException', (error) => {
+  const onUncaught = (error: unknown): void => {
     process.exit(isReported ? EXIT.failed : report(error));
-  });
+  };
+  process.on('uncaughtException', onUncaught);
   process.on('exit', (code) => {
     if (isReported) return;
     const cancelled = new RyeError('cancelled', 'interrupted before the command finished');
     const stuck = new RyeError('internal', 'the program ended before the command finished');
     process.exitCode = report(code === EXIT.cancelled ? cancelled : stuck);
   });
-  const exitCode = await main(argv, io);
+  let exitCode: ExitCode;
+  try {
+    exitCode = await main(argv, io);
+  } catch {
+    isReported = true;
+    process.off('uncaughtException', onUncaught);
+    return;
+  }
   isReported = true;
   const delivery = await io.flush();
   process.exit(delivery === 'failed' && exitCode === EXIT.ok ? EXIT.failed : exitCode);

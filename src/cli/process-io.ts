@@ -1,6 +1,7 @@
 import { fstatSync, type Stats } from 'node:fs';
 import process from 'node:process';
 import type { WriteStream } from 'node:tty';
+import { namesStore } from '../app/store-setting.ts';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { createCancellation } from './cancellation.ts';
 import type { Delivery, Io, Sink } from './io.ts';
@@ -152,8 +153,11 @@ export function createProcessIo(): Io {
       cancellation.opened(options);
       return (await import('../app/open-rye.ts')).openRye(options);
     },
-    openThreadList: async (options) =>
-      (await import('../app/thread-list.ts')).openThreadList(options),
+    openThreadList: async (options) => {
+      // the threads of a fleet are not in a file of the project
+      if (namesStore(options)) return (await import('../app/open-rye.ts')).openRye(options);
+      return (await import('../app/thread-list.ts')).openThreadList(options);
+    },
   };
 }
 

@@ -171,14 +171,15 @@ const POWER_FILES = new Set([
   'agent/tools',
   'interpolation',
   'mcp',
+  'store',
   'tools',
   'trust',
 ]);
 
 /**
  * True for files that can send secrets elsewhere, start programs or loosen a bound: providers (base URL, headers, key
- * name), hooks, MCP servers, risk, limits, transcript strictness, sandbox, readable environment variables, trust. In a
- * project they count only if a key that the user trusts signed them.
+ * name), hooks, MCP servers, risk, limits, transcript strictness, sandbox, readable environment variables, the store,
+ * trust. In a project they count only if a key that the user trusts signed them.
  */
 export function isPowerFile(name: string): boolean {
   return POWER_FILES.has(name) || name.startsWith('agent/providers/') || name.startsWith('mcp/');
@@ -191,6 +192,7 @@ const CLOSED_FILES: Readonly<Record<string, readonly string[]>> = {
   'agent/resilience': ['limits', 'behavior'],
   'agent/rules': [],
   interpolation: [],
+  store: [],
   trust: [],
 };
 

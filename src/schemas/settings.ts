@@ -175,6 +175,8 @@ export const settings = z.object({
   'agent/resilience': resilience,
   'agent/rules': rules,
   interpolation: z.object({ env_allow: texts }),
+  // the value may hold a password, so a problem does not quote it
+  store: z.object({ url: z.string().nullish().meta({ problem: 'is not a text' }) }),
 });
 
 export type SettingsFiles = z.infer<typeof settings>;

@@ -89,7 +89,7 @@ export interface Registry {
   /** Inserts a row as it is, rebuilt from signed records; false if the registry lists the thread already. */
   restore(record: ThreadRecord): Promise<boolean>;
   get(threadId: string): Promise<ThreadRecord | undefined>;
-  /** Ids that start or end with `part`; at most `limit`. */
+  /** Ids that start or end with `part`; at most `limit`, all if it is negative. */
   findIds(part: string, limit: number): Promise<readonly string[]>;
   list(filter: ThreadFilter): Promise<readonly ThreadRecord[]>;
   /**

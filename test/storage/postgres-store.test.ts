@@ -121,7 +121,7 @@ describe('a PostgreSQL store', () => {
     const store = openAt(url, SOURCES);
     onTestFinished(() => store.close());
     const error: unknown = await store.registry.get('t-1').catch((thrown: unknown) => thrown);
-    expect(error).toMatchObject({ code: 'storage_failed' });
+    expect(error).toMatchObject({ code: 'fleet_unavailable' });
     expect(JSON.stringify(error) + String(error)).not.toContain('hunter22');
   });
 });

@@ -9,11 +9,7 @@ import { eventsWith, linesWith } from '../../log/lines.ts';
 import type { LogVerification, VerifyOptions } from '../../storage/store.ts';
 import type { ThreadFiles } from '../../threads/ports.ts';
 import type { ThreadDocument } from '../../threads/thread-document.ts';
-import {
-  capabilitiesSubject,
-  exportSubject,
-  threadsFolder,
-} from '../../threads/thread-files-fs.ts';
+import { capabilitiesSubject, exportSubject } from '../../threads/thread-files-fs.ts';
 import { rollbackHint, verifyAgainstHead } from '../../threads/verified-log.ts';
 import { faultError } from '../../trust/policy.ts';
 import { checkDigest, checkText, type Verdict } from '../../trust/signature.ts';
@@ -194,13 +190,12 @@ async function verifyDocument(
 
 /** Compares a log with what its owners reported to the registry, if that can be read: looking makes no registry. */
 async function verifyKnown(
-  { store, options }: Workspace,
+  { store, isRegistryMade }: Workspace,
   threadId: string,
   verify: VerifyOptions,
 ): Promise<LogVerification> {
   try {
-    if (existsSync(join(threadsFolder(options.projectPath), 'registry.db')))
-      return await verifyAgainstHead(store, threadId, verify);
+    if (isRegistryMade) return await verifyAgainstHead(store, threadId, verify);
   } catch (error) {
     if (!(error instanceof RyeError) || error.code !== 'storage_failed') throw error;
   }

@@ -1,8 +1,11 @@
+import { createRequire } from 'node:module';
+import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import type { Pool, PoolClient, QueryResult } from 'pg';
 import { messageOf, RyeError } from '../../core/errors.ts';
 import type { SqlDatabase, Transaction, Work } from '../sql-work.ts';
+import { parseStoreUrl } from '../store-url.ts';
 import { MIGRATIONS } from './schema.ts';
 
 export interface PostgresOptions {
@@ -21,6 +24,8 @@ const MAX_TRIES_FOR_KEY = 3;
 const FIRST_PAUSE_MS = 2;
 const LONGEST_PAUSE_MS = 200;
 const CONNECT_TIMEOUT_MS = 10_000;
+/** Milliseconds in which a server that could not be reached is not asked again: one command waits for it once. */
+const UNREACHABLE_MS = 5000;
 
 // https://www.postgresql.org/docs/current/errcodes-appendix.html
 const SERIALIZATION_FAILURE = '40001';
@@ -35,6 +40,7 @@ const INT8_OID = 20;
 export class PostgresDatabase implements SqlDatabase {
   readonly #options: PostgresOptions;
   #pool: Promise<Pool> | undefined;
+  #failedAt: number | undefined;
 
   constructor(options: PostgresOptions) {
     this.#options = options;
@@ -66,8 +72,21 @@ export class PostgresDatabase implements SqlDatabase {
   }
 
   async pool(): Promise<Pool> {
-    this.#pool ??= openPool(this.#options);
+    const isOld =
+      this.#failedAt !== undefined && performance.now() - this.#failedAt > UNREACHABLE_MS;
+    if (isOld) this.#pool = undefined;
+    this.#pool ??= this.#open();
     return await this.#pool;
+  }
+
+  async #open(): Promise<Pool> {
+    this.#failedAt = undefined;
+    try {
+      return await openPool(this.#options);
+    } catch (error) {
+      this.#failedAt = performance.now();
+      throw error;
+    }
   }
 
   async guarded<T>(work: () => Promise<T>): Promise<T> {
@@ -136,7 +155,7 @@ function numbered(sql: string): string {
 }
 
 async function openPool({ url, connections = 4 }: PostgresOptions): Promise<Pool> {
-  const { default: driver } = await loadDriver();
+  const driver = loadDriver();
   const types = new driver.TypeOverrides();
   // amounts and lengths stay far below 2^53
   types.setTypeParser(INT8_OID, Number);
@@ -154,20 +173,35 @@ async function openPool({ url, connections = 4 }: PostgresOptions): Promise<Pool
     await migrate(pool);
   } catch (error) {
     await pool.end();
-    throw error;
+    throw error instanceof RyeError ? error : unavailable(url, error);
   }
   return pool;
 }
 
-async function loadDriver(): Promise<{ readonly default: typeof pg }> {
+// `import()` does not work in the compiled program, see bin/rye.js
+const load = createRequire(import.meta.url);
+
+function loadDriver(): typeof pg {
   try {
-    return await import('pg');
+    return load('pg') as typeof pg;
   } catch (error) {
-    throw new RyeError('storage_failed', 'the driver of PostgreSQL is not installed', {
+    throw new RyeError('fleet_unavailable', 'the driver of PostgreSQL is not installed', {
       hint: 'Install it beside rye: npm install pg',
       cause: error,
     });
   }
+}
+
+/** The store could not be opened at all. */
+function unavailable(url: string, error: unknown): RyeError {
+  const { shown } = parseStoreUrl(url);
+  // a connection to several addresses fails with an error that has only a code
+  const reason = messageOf(error) || codeOf(error) || 'no connection';
+  return new RyeError('fleet_unavailable', `the store ${shown} can't be opened: ${reason}`, {
+    hint: 'Check the server, and the URL and its place with: rye config get store.url',
+    details: { url: shown, code: codeOf(error) ?? null },
+    cause: error,
+  });
 }
 
 async function migrate(pool: Pool): Promise<void> {

@@ -195,7 +195,10 @@ function literalGlob(pattern: string): string {
   return pattern.replaceAll(/[?[]/g, '[$&]');
 }
 
-/** Ids that begin or end with `part`, newest first. */
+/** PostgreSQL refuses the negative number that means no limit in SQLite. */
+const NO_LIMIT = Number.MAX_SAFE_INTEGER;
+
+/** Ids that begin or end with `part`, newest first; all if the limit is negative. */
 export function* idsLike(part: string, limit: number): Work<readonly string[]> {
   // length and substr compare literally: the part may hold `%` and `_`
   const rows = (yield* all(
@@ -206,7 +209,7 @@ export function* idsLike(part: string, limit: number): Work<readonly string[]> {
     part,
     part,
     part,
-    limit,
+    limit < 0 ? NO_LIMIT : limit,
   )) as readonly { thread_id: string }[];
   return rows.map(({ thread_id }) => thread_id);
 }

@@ -302,6 +302,7 @@ export function registryCases(open: OpenStore): void {
     expect(await registry.findIds('b%x', 9)).toEqual([]);
     expect(await registry.findIds('demo/b.x', 9)).toEqual([]);
     expect(await registry.findIds('demo', 2)).toHaveLength(2);
+    expect(await registry.findIds('demo', -1)).toHaveLength(3);
   });
 
   it('counts spawns in the transaction that registers the child', async () => {

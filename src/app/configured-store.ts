@@ -1,0 +1,191 @@
+import { join } from 'node:path';
+import type { Clock } from '../core/clock.ts';
+import { RyeError } from '../core/errors.ts';
+import type { IdSource } from '../core/ids.ts';
+import type { Config } from '../items/config-fs.ts';
+import type { Spaces } from '../items/spaces-fs.ts';
+import { type VerifyContext, verifyFile } from '../items/verified-fs.ts';
+import type { Approvals } from '../storage/approvals.ts';
+import type { Deliveries } from '../storage/deliveries.ts';
+import type { Ledger } from '../storage/ledger.ts';
+import { openStore } from '../storage/open-store.ts';
+import { processOwners } from '../storage/owners.ts';
+import { SqliteSearchIndex } from '../storage/sqlite/search-index.ts';
+import type { CloseOptions, LogHeads, LogStore, Registry, Store } from '../storage/store.ts';
+import { faultError } from '../trust/policy.ts';
+import type { OpenRyeOptions } from './api/rye.ts';
+import { lazy } from './lazy.ts';
+
+/** The name of the configuration file. */
+const NAME = 'store';
+
+/** The parts of an opened project that decide which store it has. */
+interface StoreOpening {
+  readonly options: OpenRyeOptions;
+  readonly clock: Clock;
+  readonly ids: IdSource;
+  readonly spaces: Spaces;
+  readonly verification: VerifyContext;
+  config(): Promise<Config>;
+}
+
+/**
+ * The store that the configuration names. The configuration is read, and the store opened, by the first call that needs
+ * it. Only the search index is on this machine: it can be rebuilt, and it covers this machine's items and exports.
+ */
+export function configuredStore(opening: StoreOpening): () => Store {
+  return () => {
+    const owners = processOwners();
+    const index = new SqliteSearchIndex({ path: indexPath(opening) });
+    let opened: Promise<Store> | undefined;
+    const open = async (): Promise<Store> => {
+      opened ??= openNamed(opening, { owners, index });
+      return await opened;
+    };
+    return {
+      registry: lazy<Registry>(async () => (await open()).registry, REGISTRY),
+      ledger: lazy<Ledger>(async () => (await open()).ledger, LEDGER),
+      deliveries: lazy<Deliveries>(async () => (await open()).deliveries, DELIVERIES),
+      heads: lazy<LogHeads>(async () => (await open()).heads, HEADS),
+      approvals: lazy<Approvals>(async () => (await open()).approvals, APPROVALS),
+      logs: {
+        ...lazy<Omit<LogStore, 'location'>>(async () => (await open()).logs, LOGS),
+        location: (threadId) => `postgres:${threadId}`,
+      },
+      index,
+      owners,
+      close(options?: CloseOptions) {
+        // a store that failed to open holds nothing
+        void opened?.then((store) => store.close(options)).catch(() => undefined);
+        index.close(options);
+      },
+    };
+  };
+}
+
+async function openNamed(
+  opening: StoreOpening,
+  { owners, index }: Pick<Store, 'owners'> & { readonly index: SqliteSearchIndex },
+): Promise<Store> {
+  const { clock, ids, options } = opening;
+  const { projectPath } = options;
+  assertCounts(opening);
+  const [{ readSettings }, { parseStoreUrl }, { openPostgresStore }] = await Promise.all([
+    import('./settings.ts'),
+    import('../storage/store-url.ts'),
+    import('../storage/open-postgres.ts'),
+  ]);
+  const text = (await readSettings(await opening.config(), NAME)).url ?? '';
+  if (text === '') return openStore({ projectPath, clock, ids });
+  const url = parseStoreUrl(text);
+  if (url.hasSecret && options.configOverrides?.some((one) => one.startsWith(`${NAME}.`))) {
+    throw new RyeError('usage', '-c store.url holds a password, which every process can read', {
+      hint: 'Write the URL to ~/.ai/config/store.yaml, or leave the password to ~/.pgpass.',
+    });
+  }
+  return openPostgresStore({ url: url.href, clock, ids, owners, index });
+}
+
+/**
+ * Throws if the project names a store in a file that no trusted key has signed. Ignoring it, as for other files, would
+ * continue without the threads that are in that store.
+ */
+function assertCounts({ spaces, verification }: StoreOpening): void {
+  const found = spaces.find('config', NAME, { space: 'project' });
+  if (found === undefined) return;
+  const verdict = verifyFile(found, verification);
+  if (!verdict.ok) throw faultError(found, verdict);
+}
+
+function indexPath({ options }: StoreOpening): string {
+  return join(options.projectPath, '.ai', 'state', 'index.db');
+}
+
+const REGISTRY = {
+  register: 'promise',
+  restore: 'promise',
+  get: 'promise',
+  findIds: 'promise',
+  list: 'promise',
+  claim: 'promise',
+  resume: 'promise',
+  revert: 'promise',
+  runOf: 'promise',
+  endOf: 'promise',
+  heartbeat: 'promise',
+  signedHead: 'promise',
+  assign: 'promise',
+  takeLaunch: 'promise',
+  finish: 'promise',
+  requestCancel: 'promise',
+  linkContinuation: 'promise',
+  chain: 'promise',
+} as const;
+
+const LEDGER = {
+  register: 'promise',
+  reserve: 'promise',
+  reopen: 'promise',
+  report: 'promise',
+  fence: 'promise',
+  release: 'promise',
+  handOver: 'promise',
+  remaining: 'promise',
+  held: 'promise',
+  restore: 'promise',
+  subtreeSpend: 'promise',
+  committed: 'promise',
+  rows: 'promise',
+} as const;
+
+const DELIVERIES = {
+  enqueue: 'promise',
+  list: 'promise',
+  isAnyWaiting: 'promise',
+  openRun: 'promise',
+  updateRun: 'promise',
+  publishPoint: 'promise',
+  activeTurn: 'promise',
+  admitPeople: 'promise',
+  requestSteer: 'promise',
+  admitSteer: 'promise',
+  accept: 'promise',
+  consume: 'promise',
+  consumeWaited: 'promise',
+  endRun: 'promise',
+  recover: 'promise',
+  resolve: 'promise',
+} as const;
+
+const HEADS = { find: 'promise', note: 'promise', accept: 'promise' } as const;
+
+const APPROVALS = {
+  add: 'promise',
+  get: 'promise',
+  findIds: 'promise',
+  list: 'promise',
+  pendingIds: 'promise',
+  decide: 'promise',
+  close: 'promise',
+  reopen: 'promise',
+} as const;
+
+const LOGS = {
+  create: 'promise',
+  reopen: 'promise',
+  read: 'promise',
+  readEntries: 'promise',
+  lookUp: 'promise',
+  verify: 'promise',
+  tail: 'promise',
+  since: 'stream',
+  follow: 'stream',
+  archive: 'promise',
+  isArchived: 'promise',
+  quarantined: 'promise',
+  size: 'promise',
+  bytes: 'stream',
+  hold: 'promise',
+  holder: 'promise',
+  heldEpoch: 'promise',
+} as const;
