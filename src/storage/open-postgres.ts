@@ -1,12 +1,14 @@
 import type { Clock } from '../core/clock.ts';
 import type { IdSource } from '../core/ids.ts';
 import { PostgresDatabase } from './postgres/database.ts';
+import { threadLeases, WorkerLeases } from './postgres/leases.ts';
 import { LogRows } from './postgres/log-rows.ts';
 import { PostgresLogStore } from './postgres/log-store.ts';
 import type { SearchIndex } from './search-index.ts';
 import { SqlLedger } from './sql/ledger.ts';
 import { SqlRegistry } from './sql/registry.ts';
 import type { Owners, Store } from './store.ts';
+import type { Leases } from './worker-leases.ts';
 
 export interface PostgresStoreOptions {
   /** `postgres://user:password@host:port/database` */
@@ -16,12 +18,15 @@ export interface PostgresStoreOptions {
   readonly owners: Owners;
   /** The index of this machine's items and exports: it can be rebuilt, so it is not shared. */
   readonly index: SearchIndex & { close(): void };
+  /** The worker of the fleet for which this process runs threads; null or absent: none. */
+  readonly workerId?: string | null;
 }
 
 /** A store that many machines share. Nothing is connected before its first use. */
-export function openPostgresStore({ url, clock, ids, owners, index }: PostgresStoreOptions): Store {
+export function openPostgresStore(options: PostgresStoreOptions): Store {
+  const { url, clock, ids, owners, index, workerId = null } = options;
   const database = new PostgresDatabase({ url });
-  const registry = new SqlRegistry(database, owners);
+  const registry = new SqlRegistry(database, owners, threadLeases(workerId));
   return {
     registry,
     ledger: new SqlLedger(database),
@@ -35,5 +40,19 @@ export function openPostgresStore({ url, clock, ids, owners, index }: PostgresSt
       database.close();
       index.close();
     },
+  };
+}
+
+/** Opens the leases of a fleet's workers with a separate connection, which no other work can keep busy. */
+export function openWorkerLeases(url: string): Leases & { close(): void } {
+  const database = new PostgresDatabase({ url, connections: 1 });
+  const leases = new WorkerLeases(database);
+  return {
+    add: async (facts) => await leases.add(facts),
+    renew: async (workerId, leaseMs) => await leases.renew(workerId, leaseMs),
+    remove: async (workerId) => await leases.remove(workerId),
+    removeSilent: async (seen) => await leases.removeSilent(seen),
+    list: async () => await leases.list(),
+    close: () => database.close(),
   };
 }

@@ -251,5 +251,16 @@ const LOGS = `
     RETURN true;
   END $$;`;
 
+/** Workers, and which of them runs a thread. A row is the right to own threads: it ends when the row is removed. */
+const WORKERS = `
+  CREATE TABLE workers (
+    worker_id TEXT COLLATE "C" PRIMARY KEY,
+    lease_until TIMESTAMPTZ NOT NULL,
+    beat BIGINT NOT NULL DEFAULT 0,
+    labels TEXT NOT NULL,
+    version TEXT NOT NULL
+  );
+  ALTER TABLE threads ADD COLUMN worker TEXT COLLATE "C";`;
+
 /** Steps from one version of the schema to the next. A database is at version n after the first n of them. */
-export const MIGRATIONS: readonly string[] = [TABLES + GLOB + LOGS];
+export const MIGRATIONS: readonly string[] = [TABLES + GLOB + LOGS, WORKERS];

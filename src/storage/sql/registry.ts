@@ -15,6 +15,7 @@ import type {
   ThreadFilter,
   TurnProgress,
 } from '../store.ts';
+import type { ThreadLeases } from '../worker-leases.ts';
 import { SqlApprovals } from './approvals.ts';
 import { chainOf, linkContinuation } from './chains.ts';
 import { SqlDeliveries } from './deliveries.ts';
@@ -43,10 +44,13 @@ export class SqlRegistry implements Registry {
   readonly approvals: SqlApprovals;
   readonly #database: SqlDatabase;
   readonly #owners: Owners;
+  readonly #leases: ThreadLeases | undefined;
 
-  constructor(database: SqlDatabase, owners: Owners) {
+  /** `leases`: absent for a store that no fleet shares. */
+  constructor(database: SqlDatabase, owners: Owners, leases?: ThreadLeases) {
     this.#database = database;
     this.#owners = owners;
+    this.#leases = leases;
     this.deliveries = new SqlDeliveries(database);
     this.heads = new SqlHeads(database);
     this.approvals = new SqlApprovals(database);
@@ -78,12 +82,12 @@ export class SqlRegistry implements Registry {
     now: string,
     silentSince: string | null = null,
   ): Promise<ThreadRecord> {
-    const claimed = { threadId, owner, now, silentSince };
+    const claimed = { threadId, owner, now, silentSince, leases: this.#leases };
     return await this.#database.write(() => claim(this.#owners, claimed));
   }
 
   async resume(before: ThreadRecord, owner: Owner, now: string): Promise<ThreadRecord> {
-    return await this.#database.write(() => resume(before, owner, now));
+    return await this.#database.write(() => resume(before, { owner, now, leases: this.#leases }));
   }
 
   async revert(before: ThreadRecord, epoch: number): Promise<void> {
@@ -171,29 +175,37 @@ function* list(filter: ThreadFilter): Work<readonly ThreadRecord[]> {
   return rows.map(recordOf);
 }
 
-function* claim(owners: Owners, { threadId, owner, now, silentSince }: Claim): Work<ThreadRecord> {
+function* claim(owners: Owners, { threadId, silentSince, ...next }: Claim): Work<ThreadRecord> {
   const record = yield* requireRecord(threadId);
   const isSilent = silentSince !== null && record.heartbeat_at === silentSince;
   if (isFinal(record.status)) throw endedThread(record);
-  if (record.status === 'running' && !isSilent) assertOwnerGone(owners, record);
-  return yield* own(threadId, owner, now);
+  if (record.status === 'running') {
+    // a worker is silent in every outage of the database: only the removal of its row ends its right
+    const isRemoved = next.leases ? yield* next.leases.assertRemoved(threadId) : false;
+    if (!isRemoved && !isSilent) assertOwnerGone(owners, record);
+  }
+  return yield* own(threadId, next);
 }
 
-interface Claim {
-  readonly threadId: string;
+interface NextOwner {
   readonly owner: Owner;
   readonly now: string;
+  readonly leases: ThreadLeases | undefined;
+}
+
+interface Claim extends NextOwner {
+  readonly threadId: string;
   readonly silentSince: string | null;
 }
 
-function* resume(before: ThreadRecord, owner: Owner, now: string): Work<ThreadRecord> {
+function* resume(before: ThreadRecord, next: NextOwner): Work<ThreadRecord> {
   const { thread_id: threadId } = before;
   const record = yield* requireRecord(threadId);
   const { status, epoch } = record;
   if (status !== before.status || epoch !== before.epoch) throw continuedElsewhere(threadId);
   assertTransition(threadId, status, 'running');
   yield* beginRun(record);
-  return yield* own(threadId, owner, now);
+  return yield* own(threadId, next);
 }
 
 function* revert(before: ThreadRecord, epoch: number): Work<void> {
@@ -328,7 +340,8 @@ function* countSpawn({
 }
 
 /** Makes the thread `running` for a new owner. */
-function* own(threadId: string, owner: Owner, now: string): Work<ThreadRecord> {
+function* own(threadId: string, { owner, now, leases }: NextOwner): Work<ThreadRecord> {
+  if (leases) yield* leases.note(threadId);
   yield* change(
     `UPDATE threads SET status = 'running', pid = ?, process_start = ?, host = ?, epoch = epoch + 1,
        heartbeat_at = ?, updated_at = ? WHERE thread_id = ?`,
