@@ -1,69 +1,9 @@
-import { existsSync, readFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { directive } from '../attacks/lab.ts';
 import { openTerminal } from '../helpers/terminal.ts';
-import { calls, type House, house, payloads, toolUse } from './house.ts';
+import { asking, expectCompleted, pendingQuestion } from './asking.ts';
+import { payloads } from './house.ts';
 
-const PROGRAM = resolve(import.meta.dirname, '../fixtures/mcp/asking.mjs');
 const LIMIT = 300_000;
-
-interface Setup {
-  readonly input?: object;
-  /** Number of calls in the model's answer. */
-  readonly parallel?: number;
-  readonly timeout?: number;
-  readonly policy?: object;
-}
-
-/** A house whose model calls the tool of a server that asks, with the answers that the server got. */
-async function asking({ input = {}, parallel = 1, timeout = 120, policy }: Setup = {}) {
-  const uses = Array.from({ length: parallel }, (_, at) =>
-    toolUse('mcp_gate_deploy', input, `deploy-${at}`),
-  );
-  const here = await house(calls(...uses));
-  const file = join(here.project, 'answers');
-  const gate = {
-    command: process.execPath,
-    args: [PROGRAM, file],
-    timeout_seconds: timeout,
-  };
-  here.signed('config/mcp.yaml', JSON.stringify({ servers: { gate } }));
-  const permissions =
-    '<execute><tool>mcp/gate/*</tool></execute><acknowledge risk="elevated">Deploys.</acknowledge>';
-  here.signed(
-    'directives/deployer.md',
-    directive('deployer', { limits: 'turns="6" spend="0.10"', permissions }),
-  );
-  if (policy) here.policy({ rules: [], ...policy });
-  const answers = (): readonly unknown[] =>
-    existsSync(file)
-      ? readFileSync(file, 'utf8')
-          .trim()
-          .split('\n')
-          .map((line) => JSON.parse(line) as unknown)
-      : [];
-  return { here, answers };
-}
-
-/** Runs until the server has asked; `ended` is the end of the run. */
-async function pendingQuestion(setup: Setup = {}) {
-  const { here, answers } = await asking({ policy: { wait_inline: '120s' }, ...setup });
-  const ended = here.cli(['run', 'deployer', '--json']);
-  await vi.waitUntil(async () => (await here.waiting()).length > 0, 60_000);
-  const [request] = await here.waiting();
-  if (!request) throw new Error('nothing waits');
-  return { here, answers, ended, request };
-}
-
-async function expectCompleted(here: House, ended: ReturnType<House['cli']>): Promise<string> {
-  const { code, stdout, stderr } = await ended;
-  const result = JSON.parse(stdout) as { status: string; thread_id: string };
-  expect([code, result.status], stdout + stderr).toEqual([0, 'completed']);
-  expect(await here.json(['verify', 'thread', result.thread_id])).toMatchObject({ success: true });
-  expect(await here.waiting()).toEqual([]);
-  return result.thread_id;
-}
 
 it(
   'a question of a server is a request in the log before it is listed, and rye answer gives the server the values',

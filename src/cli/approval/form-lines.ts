@@ -85,12 +85,12 @@ function hintOf({ kind, schema, isRequired }: Field): string {
   return isRequired ? wanted : `${wanted}; Enter skips it`;
 }
 
-function keysOf({ at, fields }: Form, { kind, schema }: Field): readonly string[] {
+function keysOf({ at, fields }: Form, { kind, schema, isRequired }: Field): readonly string[] {
   const back = at > 0 ? 'Esc back' : 'Esc decline';
   const next = at < fields.length - 1 ? 'Enter next' : 'Enter answer';
   const pick =
     schema['type'] === 'boolean'
-      ? ['y yes · n no']
+      ? [isRequired ? 'y yes · n no' : 'y yes · n no · s skip']
       : kind === 'choices'
         ? ['↑↓ move · Space mark']
         : kind === 'choice'

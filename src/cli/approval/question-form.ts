@@ -6,7 +6,8 @@ import { oneLine } from '../terminal-text.ts';
 /** One of the values that a person picks from. */
 export interface Choice {
   readonly label: string;
-  readonly value: JsonValue;
+  /** Undefined: the answer has no such property. */
+  readonly value: JsonValue | undefined;
 }
 
 /** Form of one step: a line of text, or picked values. */
@@ -91,19 +92,24 @@ export function current({ fields, entries, at }: Form): {
   return { field, entry };
 }
 
+/** The last choice of an optional property, which Enter picks at first if the schema has no default. */
+const SKIP: Choice = { label: 'skip', value: undefined };
+
 function fieldOf(
   name: string | undefined,
   given: JsonValue | undefined,
   isRequired: boolean,
 ): Field {
   const schema: JsonObject = isRecord(given) ? given : {};
-  const choices = choicesOf(schema);
+  const listed = choicesOf(schema);
+  const kind = kindOf(schema, listed);
+  const choices = kind === 'choice' && !isRequired ? [...listed, SKIP] : listed;
   const { title, description } = schema;
   return {
     name,
     title: oneLine(typeof title === 'string' ? title : (name ?? '')),
     description: oneLine(typeof description === 'string' ? description : ''),
-    kind: kindOf(schema, choices),
+    kind,
     choices,
     isRequired,
     schema,
@@ -151,7 +157,8 @@ function labelOf(value: JsonValue): string {
 
 function entryOf({ kind, choices, schema }: Field): Entry {
   const given = schema['default'];
-  const values = Array.isArray(given) && kind === 'choices' ? given : [given];
+  const values: readonly (JsonValue | undefined)[] =
+    Array.isArray(given) && kind === 'choices' ? given : [given];
   const marked = choices.flatMap(({ value }, at) => (values.includes(value) ? [at] : []));
   const isText = given !== undefined && choices.length === 0;
   return {
@@ -239,7 +246,9 @@ function valueOf({ kind, choices, isRequired }: Field, entry: Entry): JsonValue 
   const { text } = entry.editor;
   if (kind === 'choice') return choices[entry.at]?.value;
   if (kind === 'choices') {
-    return choices.flatMap(({ value }, at) => (entry.marked.has(at) ? [value] : []));
+    return choices.flatMap(({ value }, at) =>
+      value !== undefined && entry.marked.has(at) ? [value] : [],
+    );
   }
   if (text.trim() === '' && !isRequired) return undefined;
   if (kind === 'text') return text;

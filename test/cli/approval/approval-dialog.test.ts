@@ -315,6 +315,29 @@ it('asks for the properties of an object one after the other, and goes back with
   expect(decisions).toEqual([{ decision: 'answer', answer: { name: 'Ada', age: 1, dark: false } }]);
 });
 
+it.each([
+  ['Enter skips it', ['enter'], {}],
+  ['s skips it', ['y', 'escape', 's'], {}],
+  ['a value can be picked', ['y'], { dark: true }],
+  ['a picked value can be taken back', ['n', 'escape', 'down', 'enter'], {}],
+])('an optional yes or no: %s', async (_what, keys, answer) => {
+  const { add, type, decisions, screen } = openDialog();
+  const properties = { dark: { type: 'boolean' }, note: { type: 'string' } };
+  await add(question({ type: 'object', properties }));
+  expect(screen()).toMatch(/dark[^]*yes[^]*no[^]*skip[^]*y yes · n no · s skip/);
+  await type(...keys, 'enter');
+  expect(decisions).toEqual([{ decision: 'answer', answer }]);
+});
+
+it('an optional choice with a default keeps it, and can be skipped', async () => {
+  const properties = { env: { enum: ['dev', 'prod'], default: 'prod' } };
+  const schema = { type: 'object', properties };
+  const kept = await decisionsOf(['enter'], question(schema));
+  expect(kept).toEqual([{ decision: 'answer', answer: { env: 'prod' } }]);
+  const skipped = await decisionsOf(['down', 'enter'], question(schema));
+  expect(skipped).toEqual([{ decision: 'answer', answer: {} }]);
+});
+
 it('shows why an answer was refused, and keeps it', async () => {
   const { add, type, decisions, screen } = openDialog({
     refuse: ({ answer }) => (answer === 'dev' ? 'the answer does not match' : undefined),
