@@ -200,4 +200,31 @@ it('a child that is killed after the decision is recovered, and its parent conti
   await here.until(parent, 'completed');
   expect(told(here, 'parent')).toContain('thread_crashed');
   expect(startsAndEnds(here, parent)).toEqual([1, 1, 1]);
-});
+}, 240_000);
+
+it('a parent that is killed while its child waits in the process is recovered, and the call of the child still runs only as decided', async () => {
+  const here = await family({
+    parent: [calls(starts('free'))],
+    free: [calls(marks('mark'))],
+  });
+  here.policy({ rules: [{ tool: 'rye/bash', ask: ['me'] }], wait_inline: '10m' });
+  const ended = here.cli(['run', 'parent', '--thread-id', 'p', '--json']);
+  const first = async () => (await here.waiting()).at(0);
+  const request = await vi.waitUntil(first, { timeout: 60_000, interval: 200 });
+  const child = request?.thread_id ?? '';
+  const { thread } = (await here.json(['threads', 'show', 'p'])) as { thread: { pid: number } };
+  process.kill(thread.pid, 'SIGKILL');
+  await ended;
+  await vi.waitUntil(async () => (await here.cli(['threads', 'recover'])).code === 0, 60_000);
+  for (const id of ['p', child]) await here.until(id, 'error');
+  expect(here.file('mark')).toBeUndefined();
+  expect((await here.waiting()).map(({ id }) => id)).toEqual([request?.id]);
+  await here.json(['approve', request?.id ?? '', '--no-resume']);
+  await here.json(['threads', 'resume', child]);
+  expect(here.file('mark')).toBe('ran\n');
+  await here.json(['threads', 'resume', 'p']);
+  expect(here.file('mark')).toBe('ran\n');
+  for (const id of ['p', child]) {
+    expect(await here.json(['verify', 'thread', id])).toMatchObject({ success: true });
+  }
+}, 240_000);
