@@ -2,8 +2,9 @@ let last: Promise<void> = Promise.resolve();
 
 /**
  * Resolves in a pass of the event loop in which no other caller's promise resolves. The parts of a thread that need
- * milliseconds without waiting for anything, such as its start and its end, begin with it: 64 threads that start at once
- * would otherwise stop the answers of all others for as long as all of their starts take.
+ * milliseconds without waiting for anything, such as its start, each of its answers and its end, begin
+ * with it: 64 threads that start at once would otherwise stop the answers of all others for as long as all of their
+ * starts take.
  */
 export async function ownPass(): Promise<void> {
   const before = last;

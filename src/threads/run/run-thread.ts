@@ -28,6 +28,7 @@ import { type LiveExport, openLiveExport } from './live-export.ts';
 import { Cancellation, cancelReason } from './liveness.ts';
 import { recordedFirst, sharedPorts } from './loop-ports.ts';
 import { type Conversation, type Opening, openingMessages, watchRules } from './opening.ts';
+import { ownPass } from './own-pass.ts';
 import { ArtifactHashes, Recorder } from './recorder.ts';
 import { type StartedThread, writerOptions } from './start.ts';
 import { openTooling, type Tooling } from './tooling.ts';
@@ -268,6 +269,8 @@ class ThreadRun {
 
   /** Appends drafts to the log. A turn that has ended is synced with the beginning of the next one. */
   async #write(recorder: Recorder, drafts: readonly EventDraft[]): Promise<readonly LogEvent[]> {
+    // answers that came together are worked on one by one, with the timers and sockets of others in between
+    if (drafts.some(isAnswer)) await ownPass();
     const events = recorder.record(drafts.map((draft) => this.#artifacts.named(draft)));
     await recorder.settled();
     for (const event of events) {
@@ -352,6 +355,10 @@ class ThreadRun {
       return { outcome: { kind: 'error', error: toRyeError(error).toJSON(), cost, last_text } };
     }
   }
+}
+
+function isAnswer(draft: EventDraft): boolean {
+  return draft.event_type === 'message' && draft.payload.message.role === 'assistant';
 }
 
 /** Marks a draft that a crash may lose, because a thread that has not begun starts over. */
