@@ -30,7 +30,6 @@ const EXIT_BY_CODE = {
   log_write_failed: EXIT.failed,
   log_malformed: EXIT.failed,
   storage_failed: EXIT.failed,
-  fleet_unavailable: EXIT.failed,
   state_unwritable: EXIT.failed,
   state_missing: EXIT.failed,
   resource_exhausted: EXIT.failed,
