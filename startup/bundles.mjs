@@ -45,7 +45,7 @@ async function bundleCommonJs(outfile, { plugins, ...options }) {
 }
 
 /** The modules that `threads list` imports on demand. */
-const NEEDED = /\/(?:app\/thread-list|commands\/threads)\.ts$/;
+const NEEDED = /\/(?:app\/(?:store-setting|thread-list)|commands\/threads)\.ts$/;
 
 /** Replaces every other module that is imported on demand by one that throws. */
 const onlyListing = {

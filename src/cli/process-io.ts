@@ -1,7 +1,6 @@
 import { fstatSync, type Stats } from 'node:fs';
 import process from 'node:process';
 import type { WriteStream } from 'node:tty';
-import { namesStore } from '../app/store-setting.ts';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { createCancellation } from './cancellation.ts';
 import type { Delivery, Io, Sink } from './io.ts';
@@ -154,6 +153,7 @@ export function createProcessIo(): Io {
       return (await import('../app/open-rye.ts')).openRye(options);
     },
     openThreadList: async (options) => {
+      const { namesStore } = await import('../app/store-setting.ts');
       // the threads of a fleet are not in a file of the project
       if (namesStore(options)) return (await import('../app/open-rye.ts')).openRye(options);
       return (await import('../app/thread-list.ts')).openThreadList(options);

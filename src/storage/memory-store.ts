@@ -1,8 +1,10 @@
 import type { Clock } from '../core/clock.ts';
 import type { IdSource } from '../core/ids.ts';
 import { MemoryLogStore } from './memory/log-store.ts';
-import { sqliteLedger, sqliteRegistry } from './open-registry.ts';
+import { registryDatabase, sqliteLedger } from './open-registry.ts';
 import { processOwners } from './owners.ts';
+import { SqlRegistry } from './sql/registry.ts';
+import { threadTables } from './sql/thread-tables.ts';
 import { SqliteSearchIndex } from './sqlite/search-index.ts';
 import type { Store } from './store.ts';
 
@@ -21,15 +23,14 @@ const MEMORY = ':memory:';
  */
 export function openMemoryStore({ clock, ids, onSync }: MemoryStoreOptions): Store {
   const owners = processOwners();
-  const registry = sqliteRegistry(MEMORY, owners);
+  const database = registryDatabase(MEMORY);
+  const registry = new SqlRegistry(database, owners);
   const ledger = sqliteLedger(MEMORY);
   const index = new SqliteSearchIndex({ path: MEMORY });
   return {
     registry,
     ledger,
-    deliveries: registry.deliveries,
-    heads: registry.heads,
-    approvals: registry.approvals,
+    ...threadTables(database),
     logs: new MemoryLogStore({ clock, ids, owners, onSync }),
     index,
     owners,

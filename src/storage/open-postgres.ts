@@ -7,6 +7,7 @@ import { PostgresLogStore } from './postgres/log-store.ts';
 import type { SearchIndex } from './search-index.ts';
 import { SqlLedger } from './sql/ledger.ts';
 import { SqlRegistry } from './sql/registry.ts';
+import { threadTables } from './sql/thread-tables.ts';
 import type { Owners, Store } from './store.ts';
 import type { Leases } from './worker-leases.ts';
 
@@ -26,13 +27,10 @@ export interface PostgresStoreOptions {
 export function openPostgresStore(options: PostgresStoreOptions): Store {
   const { url, clock, ids, owners, index, workerId = null } = options;
   const database = new PostgresDatabase({ url });
-  const registry = new SqlRegistry(database, owners, threadLeases(workerId));
   return {
-    registry,
+    registry: new SqlRegistry(database, owners, threadLeases(workerId)),
     ledger: new SqlLedger(database),
-    deliveries: registry.deliveries,
-    heads: registry.heads,
-    approvals: registry.approvals,
+    ...threadTables(database),
     logs: new PostgresLogStore({ rows: new LogRows(database), clock, ids, owners }),
     index,
     owners,

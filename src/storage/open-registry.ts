@@ -12,13 +12,17 @@ export function threadsFolder(projectPath: string): string {
 
 /** The table of a project's threads; the file is opened at its first use. */
 export function openRegistry(projectPath: string, owners: Owners): SqlRegistry {
-  return sqliteRegistry(join(threadsFolder(projectPath), 'registry.db'), owners);
+  return new SqlRegistry(registryDatabase(registryPath(projectPath)), owners);
 }
 
-/** A registry in one SQLite file. Recovery rebuilds from the logs what a power failure takes. */
-export function sqliteRegistry(path: string, owners: Owners): SqlRegistry {
-  const migrations = REGISTRY_MIGRATIONS;
-  return new SqlRegistry(new LazyDatabase({ path, migrations, synchronous: 'normal' }), owners);
+/** The file with the table of a project's threads. */
+export function registryPath(projectPath: string): string {
+  return join(threadsFolder(projectPath), 'registry.db');
+}
+
+/** The database of the registry in one SQLite file. Recovery rebuilds from the logs what a power failure takes. */
+export function registryDatabase(path: string): LazyDatabase {
+  return new LazyDatabase({ path, migrations: REGISTRY_MIGRATIONS, synchronous: 'normal' });
 }
 
 /** A ledger in one SQLite file, which forces each decision about money to the disk. */

@@ -5,10 +5,12 @@ import type { IdSource } from '../core/ids.ts';
 import { makeFolders, moveAside } from '../disk/whole-file.ts';
 import { takeLease } from './files/lease.ts';
 import { createFileLogStore } from './files/log-store.ts';
-import { openRegistry, sqliteLedger, threadsFolder } from './open-registry.ts';
+import { registryDatabase, registryPath, sqliteLedger, threadsFolder } from './open-registry.ts';
 import { processOwners } from './owners.ts';
 import { LEDGER_MIGRATIONS } from './sql/ledger.ts';
+import { SqlRegistry } from './sql/registry.ts';
 import { REGISTRY_MIGRATIONS } from './sql/registry-rows.ts';
+import { threadTables } from './sql/thread-tables.ts';
 import { inspectDatabase } from './sqlite/database.ts';
 import { INDEX_MIGRATIONS, SqliteSearchIndex } from './sqlite/search-index.ts';
 import type { Owners, Store } from './store.ts';
@@ -25,7 +27,8 @@ export function openStore({ projectPath, clock, ids }: OpenStoreOptions): Store 
   const state = join(projectPath, '.ai', 'state');
   const threadsPath = threadsFolder(projectPath);
   const owners = processOwners();
-  const registry = openRegistry(projectPath, owners);
+  const database = registryDatabase(registryPath(projectPath));
+  const registry = new SqlRegistry(database, owners);
   const ledger = sqliteLedger(join(threadsPath, 'budget_ledger.db'));
   const index = new SqliteSearchIndex({ path: join(state, 'index.db') });
   const databases = [
@@ -51,9 +54,7 @@ export function openStore({ projectPath, clock, ids }: OpenStoreOptions): Store 
   return {
     registry,
     ledger,
-    deliveries: registry.deliveries,
-    heads: registry.heads,
-    approvals: registry.approvals,
+    ...threadTables(database),
     logs: createFileLogStore({ threadsPath, clock, ids, owners }),
     index,
     owners,

@@ -16,11 +16,9 @@ import type {
   TurnProgress,
 } from '../store.ts';
 import type { ThreadLeases } from '../worker-leases.ts';
-import { SqlApprovals } from './approvals.ts';
 import { chainOf, linkContinuation } from './chains.ts';
-import { SqlDeliveries } from './deliveries.ts';
 import { enqueueChildEnd } from './delivery-queue.ts';
-import { SqlHeads, signedHead } from './heads.ts';
+import { signedHead } from './heads.ts';
 import {
   assertEpoch,
   assign,
@@ -37,11 +35,8 @@ import {
 } from './registry-rows.ts';
 import { beginRun, dropRunsAfter, pastEnd, restoreEnd, runOf } from './run-ends.ts';
 
-/** The registry of a project in a database, with what must change in the same transactions. */
+/** The registry of a project in a database. */
 export class SqlRegistry implements Registry {
-  readonly deliveries: SqlDeliveries;
-  readonly heads: SqlHeads;
-  readonly approvals: SqlApprovals;
   readonly #database: SqlDatabase;
   readonly #owners: Owners;
   readonly #leases: ThreadLeases | undefined;
@@ -51,9 +46,6 @@ export class SqlRegistry implements Registry {
     this.#database = database;
     this.#owners = owners;
     this.#leases = leases;
-    this.deliveries = new SqlDeliveries(database);
-    this.heads = new SqlHeads(database);
-    this.approvals = new SqlApprovals(database);
   }
 
   async register(params: RegisterParams): Promise<ThreadRecord> {
