@@ -1,7 +1,7 @@
 import type { Risk } from '../core/capability.ts';
 import type { Clock } from '../core/clock.ts';
 import type { RyeError } from '../core/errors.ts';
-import type { EventDraft, LogEvent, UnknownEvent } from '../core/events.ts';
+import type { EventDraft } from '../core/events.ts';
 import type { KeepFile } from '../core/file-change.ts';
 import type { IdSource, ItemType, Space } from '../core/ids.ts';
 import type { Isolation } from '../core/isolation.ts';
@@ -20,17 +20,13 @@ import type { Integrity, ThreadRecord, ThreadResult } from '../core/thread.ts';
 import type { HandlerLists } from '../hooks/handlers.ts';
 import type { PolicyGate, ReturnCheck, Validation } from '../loop/ports.ts';
 import type { InjectionHistory, RuleSession } from '../loop/stream-rules/session.ts';
-import type {
-  ModelProvider,
-  ProviderTraits,
-  ToolDefinition,
-  ToolList,
-} from '../providers/provider.ts';
+import type { ModelProvider, ProviderTraits, ToolList } from '../providers/provider.ts';
 import type { Owner, Store } from '../storage/store.ts';
 import type { Tool, ToolSet } from '../tools/tool.ts';
 import type { ApprovalEnv } from './approval-port.ts';
 import type { FileCopies } from './file-copies-fs.ts';
 import type { Restoring } from './project-files.ts';
+import type { ThreadRenderer } from './renderer.ts';
 import type { ThreadConfig } from './thread-config.ts';
 import type { ThreadDocument } from './thread-document.ts';
 import type { Isolating } from './worktrees.ts';
@@ -266,24 +262,6 @@ export interface LiveFile {
 export interface HeadsPort {
   /** Why the thread is older than the last state that rye signed here; undefined if it is not. */
   rollbackOf(document: ThreadDocument): Promise<string | undefined>;
-}
-
-/** Renders the files of a thread; pure, from the `export` room. */
-export interface ThreadRenderer {
-  capabilities(plan: ThreadPlan, definitions: readonly ToolDefinition[]): string;
-  knowledge(facts: KnowledgeFacts): string;
-  /** The beginning of the entry of a thread that is running. */
-  liveHead(facts: Omit<KnowledgeFacts, 'events' | 'finishedAt'>): string;
-  /** One event as Markdown blocks; none if people need not read it. */
-  entry(event: LogEvent | UnknownEvent): readonly string[];
-}
-
-export interface KnowledgeFacts {
-  readonly document: ThreadDocument;
-  readonly events: readonly (LogEvent | UnknownEvent)[];
-  readonly description: string;
-  readonly capabilitiesRef: string;
-  readonly finishedAt: string;
 }
 
 /** A command that runs `__run-thread <id>` when the id is appended, and its whole environment. */

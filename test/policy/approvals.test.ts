@@ -281,7 +281,11 @@ describe('judgeDecisions', () => {
     ],
     ['two names of one key', { requirements: [need([ada, { ...ada, name: 'a' }], 2)] }, /1 can/],
     ['one rule of two', { requirements: [need([ada]), need([lead], 2)] }, /2 approvers/],
-    ['nobody', { requirements: [need([])] }, /r needs 1 approver for rye\.execute.* 0 can decide/],
+    [
+      'no approver',
+      { requirements: [need([])] },
+      /r needs 1 approver for rye\.execute.* 0 can decide/,
+    ],
   ])('%s: a request is reachable or not', (_what, changes, reason) => {
     const found = unreachableReason({ ...request, ...changes });
     if (reason === undefined) expect(found).toBeUndefined();

@@ -10,10 +10,11 @@ import { buildTree } from '../../log/tree.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
 import { resumeWaitingAncestors } from '../family/resume-process.ts';
 import type { Configured, Launching, Process, Recovering, Stored } from '../ports.ts';
-import { finalizeThread, type Verdict } from '../run/finalize.ts';
+import { finalizeThread } from '../run/finalize.ts';
 import { type Death, deathOf, silentOnes } from '../run/liveness.ts';
 import { Recorder } from '../run/recorder.ts';
 import { endUnstarted, type UnstartedEnd } from '../run/start.ts';
+import type { Verdict } from '../run/verdict.ts';
 import { headerOf, openDocument, type ThreadDocument } from '../thread-document.ts';
 import { removeLeftovers } from '../thread-files-fs.ts';
 import {

@@ -1,8 +1,8 @@
 import { isoTime } from '../../core/clock.ts';
-import { type ErrorInfo, messageOf, toRyeError } from '../../core/errors.ts';
+import { messageOf, toRyeError } from '../../core/errors.ts';
 import type { EventDraft } from '../../core/events.ts';
 import type { WorktreeChanges } from '../../core/isolation.ts';
-import type { FinalStatus, ThreadResult } from '../../core/thread.ts';
+import type { ThreadResult } from '../../core/thread.ts';
 import { toMicroUsd } from '../../core/usage.ts';
 import { headAndPlace } from '../../log/oversized.ts';
 import { endRun } from '../../log/runs.ts';
@@ -19,7 +19,8 @@ import type { LiveExport } from './live-export.ts';
 import { ownPass } from './own-pass.ts';
 import type { Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
-import { approvalPending, isWaiting, waitingOf } from './waiting.ts';
+import { judge, type Verdict } from './verdict.ts';
+import { isWaiting, waitingOf } from './waiting.ts';
 
 /** Maximum bytes of a result in thread.json and the registry; the log has all of it. */
 const KEPT_RESULT_BYTES = 256 * 1024;
@@ -45,13 +46,6 @@ export interface FinalizeRequest {
   readonly successor?: { readonly threadId: string; readonly spendUsd?: number } | undefined;
   /** The end that the log already has after a crash; the remaining steps are made up for. */
   readonly recorded?: Verdict;
-}
-
-/** An outcome as the registry, thread.json and the result state it. */
-export interface Verdict {
-  readonly status: FinalStatus | 'suspended';
-  readonly result: string;
-  readonly error?: ErrorInfo;
 }
 
 /**
@@ -366,43 +360,4 @@ async function resultOf(
       knowledge: env.files.knowledgePath(plan.directive.id, threadId),
     },
   };
-}
-
-function judge(outcome: LoopOutcome, hasSuccessor: boolean): Verdict {
-  switch (outcome.kind) {
-    case 'completed':
-      return { status: 'completed', result: outcome.result };
-    case 'limit':
-    case 'error':
-      return { status: 'error', result: outcome.last_text, error: outcome.error };
-    case 'cancelled':
-      return {
-        status: 'cancelled',
-        result: outcome.last_text,
-        error: { code: 'cancelled', message: `the thread was cancelled: ${outcome.reason}` },
-      };
-    case 'suspended':
-      return {
-        status: 'suspended',
-        result: outcome.last_text,
-        error: outcome.approvals
-          ? approvalPending(outcome.approvals, outcome.threads)
-          : {
-              code: 'thread_suspended',
-              message: `suspended by ${outcome.reason}`,
-              hint: 'To continue, resume the thread.',
-            },
-      };
-    case 'handoff':
-      return hasSuccessor
-        ? { status: 'continued', result: outcome.last_text }
-        : {
-            status: 'error',
-            result: outcome.last_text,
-            error: {
-              code: 'internal',
-              message: 'the thread was to hand off, but has no successor',
-            },
-          };
-  }
 }

@@ -1,5 +1,6 @@
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
-import type { Exporting, LiveFile, Stored, ThreadRenderer } from '../ports.ts';
+import type { Exporting, LiveFile, Stored } from '../ports.ts';
+import type { ThreadRenderer } from '../renderer.ts';
 import type { StartedThread } from './start.ts';
 
 type AnyEvent = LogEvent | UnknownEvent;
