@@ -87,6 +87,7 @@ describe('cold start', () => {
       '@modelcontextprotocol/sdk',
       'acorn',
       'ajv',
+      'highlight.js',
       'js-yaml',
       'openai',
     ]) {

@@ -4,7 +4,7 @@ import { resolve, sep } from 'node:path';
 import type { ApprovalPreview, ApprovalSubject } from '../../core/approval.ts';
 import { systemCodeOf } from '../../core/errors.ts';
 import { isRecord, type JsonObject } from '../../core/json.ts';
-import { diffOf } from '../../export/html/diff.ts';
+import { diffOf } from '../../export/line-diff.ts';
 import type { ReviewedCall } from '../../loop/ports.ts';
 import { applyEdit } from '../../tools/builtin/edit.ts';
 

@@ -6,10 +6,11 @@ import {
   textOf,
 } from '../../core/message.ts';
 import { formatSeconds } from '../../core/usage.ts';
+import { diffOf } from '../line-diff.ts';
 import { numberOr } from './annotations.ts';
 import { shortName, subjectOf } from './call.ts';
 import { childAddress, type PageContext } from './context.ts';
-import { changeCounts, diffOf, renderDiff } from './diff.ts';
+import { changeCounts, renderDiff } from './diff.ts';
 import { count, folded, formatBytes, gist, quiet } from './prose.ts';
 import { type Html, html, NOTHING } from './safe.ts';
 
