@@ -23,13 +23,14 @@ export async function run() {
 
 /** Three documents of 10 MB: every other word is the same, every word is, and no word is twice. */
 async function largeDocuments() {
-  const { env, project, close } = openWorkspace();
+  const { env, project, rye, close } = openWorkspace();
   const bodies = {
     every_other: 'x é '.repeat(2_000_000),
     every: 'z '.repeat(5_000_000),
     none: Array.from({ length: 1_000_000 }, (_, at) => `abcd${at.toString(36)}`).join(' '),
   };
   try {
+    keepIndex(rye);
     const folder = path.join(project, '.ai', 'knowledge');
     mkdirSync(folder, { recursive: true });
     for (const [name, body] of Object.entries(bodies)) {
@@ -84,8 +85,9 @@ tags:
 }
 
 async function manyExports() {
-  const { env, project, close } = openWorkspace();
+  const { env, project, rye, close } = openWorkspace();
   try {
+    keepIndex(rye);
     for (let at = 0; at < EXPORTS; at += 1) {
       const folder = path.join(project, '.ai', 'knowledge', 'agent', 'threads', `d${at % 50}`);
       if (at < 50) mkdirSync(folder, { recursive: true });
@@ -103,6 +105,11 @@ async function manyExports() {
   } finally {
     close();
   }
+}
+
+/** Runs a thread, which makes the folder of the index: a search alone keeps its index in memory, because it creates nothing. */
+function keepIndex(rye) {
+  rye('run', 'hello', '-q');
 }
 
 const exportsOf = (project) => path.join(project, '.ai', 'knowledge', 'agent', 'threads');
