@@ -11,7 +11,14 @@ import type { Ledger } from '../storage/ledger.ts';
 import { openStore } from '../storage/open-store.ts';
 import { processOwners } from '../storage/owners.ts';
 import { SqliteSearchIndex } from '../storage/sqlite/search-index.ts';
-import type { CloseOptions, LogHeads, LogStore, Registry, Store } from '../storage/store.ts';
+import type {
+  CloseOptions,
+  LogHeads,
+  LogStore,
+  Registry,
+  Store,
+  ThreadDocuments,
+} from '../storage/store.ts';
 import { faultError } from '../trust/policy.ts';
 import type { OpenRyeOptions } from './api/rye.ts';
 import { lazy } from './lazy.ts';
@@ -52,6 +59,7 @@ export function configuredStore(opening: StoreOpening): () => Store {
         ...lazy<Omit<LogStore, 'location'>>(async () => (await open()).logs, LOGS),
         location: (threadId) => `postgres:${threadId}`,
       },
+      documents: lazy<ThreadDocuments>(async () => (await open()).documents ?? NONE, DOCUMENTS),
       index,
       owners,
       close(options?: CloseOptions) {
@@ -101,7 +109,8 @@ function indexPath({ options }: StoreOpening): string {
   return join(options.projectPath, '.ai', 'state', 'index.db');
 }
 
-const REGISTRY = {
+/** The methods of a registry, for a {@link lazy} one. */
+export const REGISTRY = {
   register: 'promise',
   restore: 'promise',
   get: 'promise',
@@ -189,3 +198,12 @@ const LOGS = {
   holder: 'promise',
   heldEpoch: 'promise',
 } as const;
+
+const DOCUMENTS = { put: 'promise', get: 'promise', list: 'promise' } as const;
+
+/** The configuration names no store: the files are in the project's folder. */
+const NONE: ThreadDocuments = {
+  put: async () => undefined,
+  get: async () => undefined,
+  list: async () => [],
+};

@@ -20,7 +20,7 @@ import { indexExport } from './search.ts';
 import { absolutePaths } from './session-tools.ts';
 import { readThreadConfig } from './settings.ts';
 import { readySigner } from './signing-key.ts';
-import { assertOwnState, ThreadHeads, threadFiles } from './thread-files.ts';
+import { assertOwnState, claimedParts, ThreadHeads } from './thread-files.ts';
 import { ToolCatalog } from './tools.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -78,7 +78,7 @@ function connect(
     ids: base.ids,
     random: Math.random,
     owner: store.owners.self(),
-    store,
+    ...claimedParts(base),
     signer: () => keyring.payloadSigner(),
     readySigner: async (facts) => await readySigner(base, facts),
     verifier: keyring.payloadVerifier,
@@ -104,7 +104,6 @@ function connect(
         withAliases(models.open(model, plan), parseBehavior(plan.behavior).toolAliases),
     },
     tools,
-    files: threadFiles(base),
     heads: new ThreadHeads(base),
     filesOf: restoredFiles(projectPath),
     worktrees: gitWorktrees({ projectPath, env }),

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, realpathSync } from 'node:fs';
-import { basename, join, sep } from 'node:path';
+import { join, sep } from 'node:path';
 import { messageOf, RyeError } from '../core/errors.ts';
 import type { ThreadRecord } from '../core/thread.ts';
+import type { Registry, Store } from '../storage/store.ts';
 import {
   findRollback,
   HeadsFile,
@@ -11,24 +12,44 @@ import {
   type KnownHead,
   type ThreadHead,
 } from '../threads/heads-fs.ts';
-
-import type { HeadsPort, ThreadFiles } from '../threads/ports.ts';
+import type { HeadsPort, Stored, ThreadFiles } from '../threads/ports.ts';
+import { sendingTo, withStoredFiles } from '../threads/stored-files-fs.ts';
 import type { ThreadDocument } from '../threads/thread-document.ts';
 import { openThreadFiles, threadsFolder } from '../threads/thread-files-fs.ts';
 import { sha256Hex } from '../trust/keys.ts';
 import { splitText } from '../trust/signature-line.ts';
+import { REGISTRY } from './configured-store.ts';
+import { lazy } from './lazy.ts';
 import type { Workspace } from './workspace.ts';
 
-/** The signed files of a project's threads. */
-export function threadFiles(workspace: Workspace): ThreadFiles {
-  const { options, clock, keyring } = workspace;
-  const files = openThreadFiles({
-    projectPath: options.projectPath,
-    isStoreLocal: workspace.store.maintenance !== undefined,
+/** The epochs of the claims of one process, by thread. */
+type Epochs = ReadonlyMap<string, number>;
+
+/**
+ * The signed files of a project's threads, which are also in the store if that is one of many machines. `claimed` fences
+ * the writes of a process whose threads another one has taken over.
+ */
+export function threadFiles(workspace: Workspace, claimed: Epochs = new Map()): ThreadFiles {
+  const { options, clock, keyring, store } = workspace;
+  const { projectPath } = options;
+  const stored = store.documents && {
+    projectPath,
+    documents: store.documents,
     clock,
     key: () => keyring.signer(),
     keys: keyring,
+    epochOf: async (threadId: string) =>
+      claimed.get(threadId) ?? (await store.registry.get(threadId))?.epoch ?? 0,
+  };
+  const local = openThreadFiles({
+    projectPath,
+    isStoreLocal: store.maintenance !== undefined,
+    clock,
+    key: () => keyring.signer(),
+    keys: keyring,
+    send: stored && sendingTo(stored),
   });
+  const files = stored ? withStoredFiles(local, stored) : local;
   const heads = new ThreadHeads(workspace);
   return {
     ...files,
@@ -37,10 +58,49 @@ export function threadFiles(workspace: Workspace): ThreadFiles {
       await files.writeDocument(named, sync);
       await heads.note(named);
     },
-    writeKnowledge: async (path, text) => {
-      await files.writeKnowledge(path, text);
-      await heads.noteExport(basename(path, '.md'), recordHash(readFileSync(path, 'utf8')));
+    writeKnowledge: async (threadId, path, text) => {
+      await files.writeKnowledge(threadId, path, text);
+      await heads.noteExport(threadId, recordHash(readFileSync(path, 'utf8')));
     },
+  };
+}
+
+/**
+ * Returns the store and the files for work that claims threads. Files that are written in a store belong to a claim: after
+ * another process has taken a thread over, they are refused.
+ */
+export function claimedParts(workspace: Workspace): Pick<Stored, 'store' | 'files'> {
+  const { store } = workspace;
+  if (!store.documents) return { store, files: threadFiles(workspace) };
+  const claimed = new Map<string, number>();
+  return { store: notingClaims(store, claimed), files: threadFiles(workspace, claimed) };
+}
+
+function notingClaims(store: Store, claimed: Map<string, number>): Store {
+  const { registry, ledger, deliveries, heads, approvals, logs, index, owners } = store;
+  const noted = (record: ThreadRecord): ThreadRecord => {
+    claimed.set(record.thread_id, record.epoch);
+    return record;
+  };
+  const claiming = {
+    ...lazy<Registry>(async () => registry, REGISTRY),
+    claim: async (...claim: Parameters<Registry['claim']>) => noted(await registry.claim(...claim)),
+    resume: async (...resume: Parameters<Registry['resume']>) =>
+      noted(await registry.resume(...resume)),
+  };
+  const { documents, maintenance } = store;
+  return {
+    registry: claiming,
+    ledger,
+    deliveries,
+    heads,
+    approvals,
+    logs,
+    index,
+    owners,
+    ...(documents ? { documents } : {}),
+    ...(maintenance ? { maintenance } : {}),
+    close: (options) => store.close(options),
   };
 }
 

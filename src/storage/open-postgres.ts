@@ -4,6 +4,7 @@ import { PostgresDatabase } from './postgres/database.ts';
 import { threadLeases, WorkerLeases } from './postgres/leases.ts';
 import { LogRows } from './postgres/log-rows.ts';
 import { PostgresLogStore } from './postgres/log-store.ts';
+import { PostgresThreadDocuments } from './postgres/thread-documents.ts';
 import type { SearchIndex } from './search-index.ts';
 import { SqlLedger } from './sql/ledger.ts';
 import { SqlRegistry } from './sql/registry.ts';
@@ -32,6 +33,7 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     ledger: new SqlLedger(database),
     ...threadTables(database),
     logs: new PostgresLogStore({ rows: new LogRows(database), clock, ids, owners }),
+    documents: new PostgresThreadDocuments(database),
     index,
     owners,
     close() {

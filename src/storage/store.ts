@@ -19,6 +19,7 @@ import type { Deliveries } from './deliveries.ts';
 import type { Ledger } from './ledger.ts';
 import type { StoreMaintenance } from './maintenance.ts';
 import type { SearchIndex } from './search-index.ts';
+import type { ThreadDocuments } from './thread-documents.ts';
 
 export interface RegisterParams {
   readonly threadId: string;
@@ -345,6 +346,8 @@ export interface Store {
   readonly logs: LogStore;
   readonly index: SearchIndex;
   readonly owners: Owners;
+  /** The files of threads; absent for a store of one machine, where they are in the project's folder alone. */
+  readonly documents?: ThreadDocuments;
   /** Absent for a store whose databases rye can't inspect or replace. */
   readonly maintenance?: StoreMaintenance;
   /** Releases what the store holds open; the callers have closed its writers. Work may continue after the return. */
@@ -369,3 +372,4 @@ export type {
   SteerParams,
   SteerPoint,
 } from './deliveries.ts';
+export type { ListedFile, StoredFile, ThreadDocuments } from './thread-documents.ts';

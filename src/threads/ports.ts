@@ -241,7 +241,8 @@ export interface ThreadFiles {
   /** Reads the stored plan; `thread_tampered` where it is not the one that this document names. */
   readPlan(document: Pick<ThreadDocument, 'thread_id' | 'plan_sha256'>): Promise<ThreadPlan>;
   writeCapabilities(threadId: string, text: string): Promise<void>;
-  writeKnowledge(path: string, text: string): Promise<void>;
+  /** Signs and writes the export of a thread at its {@link knowledgePath}. */
+  writeKnowledge(threadId: string, path: string, text: string): Promise<void>;
   /** Removes an entry that could not be replaced. Never throws. */
   removeKnowledge(path: string): void;
   /** Opens the export of a running thread for appending; undefined if there is one that is not `resumed`. */
@@ -250,6 +251,12 @@ export interface ThreadFiles {
   writeArtifact(threadId: string, name: string, bytes: string): Promise<string>;
   /** Writes a patch beside the large tool results; resolves to its path relative to the project. */
   writePatch(threadId: string, name: string, bytes: Uint8Array): Promise<string>;
+  /**
+   * Updates the thread's folder from a store that keeps its files for all machines; does nothing without one.
+   * `readDocument` and `readPlan` do that for the file that they read. Refused with `thread_tampered` or a key's code if a
+   * file is not what was signed.
+   */
+  pull(threadId: string): Promise<void>;
 }
 
 /** A file that grows while its thread runs. Writes are unsigned and not synced. */

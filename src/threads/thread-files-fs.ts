@@ -2,19 +2,17 @@ import {
   closeSync,
   constants,
   existsSync,
-  lstatSync,
   openSync,
   readdirSync,
-  type Stats,
   unlinkSync,
   writeSync,
 } from 'node:fs';
 import { readdir, readFile, rmdir, unlink } from 'node:fs/promises';
-import { dirname, join, relative, sep } from 'node:path';
+import { basename, dirname, join, relative, sep } from 'node:path';
 import type { Clock } from '../core/clock.ts';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { assertThreadId } from '../core/ids.ts';
-import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
+import { isJsonObject, parseJson } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import {
   createWhole,
@@ -29,6 +27,7 @@ import type { KeyLookup, SigningKey } from '../trust/keys.ts';
 import { checkDocument, type Signing, signDocument, signText } from '../trust/signature.ts';
 import type { SignedSubject } from '../trust/signature-line.ts';
 import { COPIES, openFileCopies } from './file-copies-fs.ts';
+import { assertOwnPath } from './own-path-fs.ts';
 import type { LiveFile, ThreadFiles } from './ports.ts';
 import { parsePlan, planHash, planText } from './stored-plan.ts';
 import { asJson, parseDocument, type ThreadDocument } from './thread-document.ts';
@@ -41,10 +40,22 @@ export interface ThreadFilesOptions {
   readonly keys: KeyLookup;
   /** True if the store keeps its state in the same folder, which then exists before any thread starts. */
   readonly isStoreLocal: boolean;
+  /** Called with each file before it is written here; absent: the files are in the project's folder alone. */
+  readonly send?: SendFile | undefined;
 }
+
+/** Delivers a file of a thread to where other machines find it; `name` is its path in the thread's folder. */
+export type SendFile = (
+  threadId: string,
+  name: string,
+  bytes: string | Uint8Array,
+) => Promise<void>;
 
 /** Files that make a folder the folder of a thread. It may also hold folders of other threads. */
 const OWN_FILES = ['thread.json', 'plan.json', 'transcript.jsonl', 'transcript.jsonl.gz'];
+
+/** Name of a thread's export where its files are kept together. */
+export const EXPORT_FILE = 'knowledge.md';
 
 const RECOVER = 'Free some space or check the permissions, then run `rye threads recover`.';
 
@@ -71,83 +82,97 @@ export function exportSubject(path: string): SignedSubject {
 
 /** Opens the signed files of threads on disk. Every write is atomic: a reader sees the old file or the new one. */
 export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
-  const { projectPath, clock, isStoreLocal } = options;
+  const { projectPath, clock, isStoreLocal, send = async () => undefined } = options;
   const folder = (threadId: string): string => {
     assertThreadId(threadId);
     return join(threadsFolder(projectPath), threadId);
   };
   const root = join(projectPath, '.ai');
-  const write = async (path: string, text: string, sync: FileSync): Promise<void> => {
+  const assertPlace = (path: string): void => {
     assertOwnPath(root, path);
     if (isStoreLocal) assertState(projectPath, path);
+  };
+  const write = async (path: string, text: string, sync: FileSync): Promise<void> => {
+    assertPlace(path);
     makeFolders(dirname(path));
     writeWhole(path, text, { hint: RECOVER, sync });
   };
-  const signing = (subject: SignedSubject): Signing => ({
-    subject,
-    key: options.key(),
-    now: clock.now(),
-  });
+  const writeState = async (
+    threadId: string,
+    name: string,
+    { text, sync }: { readonly text: string; readonly sync: FileSync },
+  ): Promise<void> => {
+    await send(threadId, name, text);
+    await write(join(folder(threadId), name), text, sync);
+  };
+  const writeNew = async (threadId: string, name: NewName, bytes: Content): Promise<string> => {
+    const path = writeArtifactFile(root, folder(threadId), { name, bytes });
+    await send(threadId, `artifacts/${basename(path)}`, bytes);
+    return relative(projectPath, path);
+  };
+  const signing = (subject: SignedSubject): Signing => {
+    return { subject, key: options.key(), now: clock.now() };
+  };
   return {
     folder,
-    copies: openFileCopies(folder, async (path) => {
-      if (isStoreLocal) assertState(projectPath, path);
-      assertOwnPath(root, path);
-    }),
+    copies: openFileCopies(folder, async (path) => assertPlace(path)),
     knowledgePath: (directive, threadId) =>
       join(projectPath, '.ai', 'knowledge', 'agent', 'threads', directive, `${threadId}.md`),
     list: () => listThreads(threadsFolder(projectPath)),
-    setAside: (threadId) => {
-      const path = join(folder(threadId), 'thread.json');
-      if (!existsSync(path)) return undefined;
-      const to = join(folder(threadId), `damaged-thread-${clock.now()}.json`);
-      moveAside(path, to);
-      return to;
-    },
+    setAside: (threadId) => setAside(folder(threadId), clock),
     exists: (threadId) => OWN_FILES.some((name) => existsSync(join(folder(threadId), name))),
     writeDocument: async (document, sync = 'all') => {
       const { thread_id: id } = document;
       const signed = signDocument(asJson(document), signing(documentSubject(id)));
       const text = `${JSON.stringify(signed, null, 2)}\n`;
-      await write(join(folder(id), 'thread.json'), text, sync);
+      await writeState(id, 'thread.json', { text, sync });
     },
-    readDocument: async (threadId) =>
-      verifyDocument(await readThreadJson(folder(threadId), threadId), threadId, options.keys),
+    readDocument: async (threadId) => {
+      const path = join(folder(threadId), 'thread.json');
+      const text = await readThreadJson(path, threadId);
+      return verifiedDocument(text, { threadId, path, keys: options.keys });
+    },
     writePlan: async (threadId, plan, run = 1) => {
       const text = planText(plan);
       const name = run === 1 ? 'plan.json' : laterPlan(planHash(text));
-      await write(join(folder(threadId), name), text, run === 1 ? 'content' : 'all');
+      await writeState(threadId, name, { text, sync: run === 1 ? 'content' : 'all' });
     },
     readPlan: async (document) => await readPlan(folder(document.thread_id), document),
     writeCapabilities: async (threadId, text) =>
-      await write(
-        join(folder(threadId), 'capabilities.md'),
-        signText({ text, style: 'html', ...signing(capabilitiesSubject(threadId)) }),
-        'content',
-      ),
-    writeKnowledge: async (path, text) => {
+      await writeState(threadId, 'capabilities.md', {
+        text: signText({ text, style: 'html', ...signing(capabilitiesSubject(threadId)) }),
+        sync: 'content',
+      }),
+    writeKnowledge: async (threadId, path, text) => {
       const subject = exportSubject(relative(join(root, 'knowledge'), path));
-      await write(path, signText({ text, style: 'html', ...signing(subject) }), 'none');
+      const signed = signText({ text, style: 'html', ...signing(subject) });
+      await send(threadId, EXPORT_FILE, signed);
+      await write(path, signed, 'none');
     },
-    removeKnowledge: (path) => {
-      try {
-        unlinkSync(path);
-      } catch {
-        // it was never there, or the disk allows nothing at all
-      }
-    },
+    removeKnowledge,
     openExport: async (path, isResumed) => await openLive(root, path, isResumed),
-    writeArtifact: async (threadId, name, bytes) => {
-      const artifacts = join(folder(threadId), 'artifacts');
-      assertOwnPath(root, artifacts);
-      return relative(projectPath, writeNewFile(artifacts, [safeName(name), 'txt'], bytes));
-    },
-    writePatch: async (threadId, name, bytes) => {
-      const artifacts = join(folder(threadId), 'artifacts');
-      assertOwnPath(root, artifacts);
-      return relative(projectPath, writeNewFile(artifacts, [safeName(name), 'patch'], bytes));
-    },
+    writeArtifact: async (threadId, name, bytes) =>
+      await writeNew(threadId, [safeName(name), 'txt'], bytes),
+    writePatch: async (threadId, name, bytes) =>
+      await writeNew(threadId, [safeName(name), 'patch'], bytes),
+    pull: async () => undefined,
   };
+}
+
+function setAside(folder: string, clock: Clock): string | undefined {
+  const path = join(folder, 'thread.json');
+  if (!existsSync(path)) return undefined;
+  const to = join(folder, `damaged-thread-${clock.now()}.json`);
+  moveAside(path, to);
+  return to;
+}
+
+function removeKnowledge(path: string): void {
+  try {
+    unlinkSync(path);
+  } catch {
+    // it was never there, or the disk allows nothing at all
+  }
 }
 
 /** Leaves a link or another entry at this path alone; the end of the thread deals with it. */
@@ -187,12 +212,9 @@ function assertState(projectPath: string, path: string): void {
   });
 }
 
-/** Returns the parsed thread.json; its signature is not checked yet. */
-async function readThreadJson(folder: string, threadId: string): Promise<JsonObject> {
-  const path = join(folder, 'thread.json');
-  let text: string;
+async function readThreadJson(path: string, threadId: string): Promise<string> {
   try {
-    text = await readFile(path, 'utf8');
+    return await readFile(path, 'utf8');
   } catch (error) {
     throw new RyeError(
       'thread_not_found',
@@ -203,20 +225,26 @@ async function readThreadJson(folder: string, threadId: string): Promise<JsonObj
       },
     );
   }
-  const value = parseJson(text);
-  if (isJsonObject(value)) return value;
-  throw new RyeError('thread_damaged', `thread.json of ${threadId} is cut or empty: ${path}`, {
-    hint: `Rebuild it from the signed log with: rye threads recover ${threadId} --rebuild`,
-    details: { path },
-  });
 }
 
-function verifyDocument(document: JsonObject, threadId: string, keys: KeyLookup): ThreadDocument {
-  const verdict = checkDocument(document, {
+/** Parses and verifies the text of thread.json, see {@link ThreadFiles.readDocument}. */
+export function verifiedDocument(
+  text: string,
+  {
+    threadId,
+    path,
     keys,
-    subject: documentSubject(threadId),
-    isRecord: true,
-  });
+  }: { readonly threadId: string; readonly path: string; readonly keys: KeyLookup },
+): ThreadDocument {
+  const document = parseJson(text);
+  if (!isJsonObject(document)) {
+    throw new RyeError('thread_damaged', `thread.json of ${threadId} is cut or empty: ${path}`, {
+      hint: `Rebuild it from the signed log with: rye threads recover ${threadId} --rebuild`,
+      details: { path },
+    });
+  }
+  const subject = documentSubject(threadId);
+  const verdict = checkDocument(document, { keys, subject, isRecord: true });
   if (!verdict.ok) {
     throw new RyeError(
       verdict.code.startsWith('key_') ? verdict.code : 'thread_tampered',
@@ -262,16 +290,25 @@ async function readPlan(
 }
 
 /** Returns the name of a plan that differs from the first run's: a run with the same plan finds it again. */
-function laterPlan(sha256: string): string {
+export function laterPlan(sha256: string): string {
   return `plan-${sha256.slice(0, 16)}.json`;
 }
 
-/** Creates `name`, or `name-2`, `name-3`… : call ids are the model's and may repeat. */
-function writeNewFile(
-  folder: string,
-  [name, extension]: readonly [name: string, extension: string],
-  content: string | Uint8Array,
+type NewName = readonly [name: string, extension: string];
+type Content = string | Uint8Array;
+
+function writeArtifactFile(
+  root: string,
+  threadFolder: string,
+  { name, bytes }: { readonly name: NewName; readonly bytes: Content },
 ): string {
+  const artifacts = join(threadFolder, 'artifacts');
+  assertOwnPath(root, artifacts);
+  return writeNewFile(artifacts, name, bytes);
+}
+
+/** Creates `name`, or `name-2`, `name-3`… : call ids are the model's and may repeat. */
+function writeNewFile(folder: string, [name, extension]: NewName, content: Content): string {
   makeFolders(folder);
   for (let attempt = 1; ; attempt += 1) {
     const path = join(
@@ -311,33 +348,6 @@ function isThreadId(id: string): boolean {
 function safeName(name: string): string {
   const safe = name.replaceAll(/[^A-Za-z0-9_-]/g, '_').slice(0, 100);
   return safe === '' ? 'result' : safe;
-}
-
-/**
- * Refuses with `path_denied` to write through a symbolic link below `root`: a folder from a cloned project must not
- * choose which file rye writes.
- */
-function assertOwnPath(root: string, path: string): void {
-  let current = root;
-  for (const part of relative(root, path).split(sep)) {
-    current = join(current, part);
-    const stats = statsOf(current);
-    if (stats === undefined) return;
-    if (!stats.isSymbolicLink()) continue;
-    throw new RyeError('path_denied', `${path} is not written: ${current} is a symbolic link`, {
-      hint: 'Remove the link; rye makes its own files and folders.',
-      location: { path: current },
-    });
-  }
-}
-
-/** Undefined for what cannot be looked at: the write fails with its reason. */
-function statsOf(path: string): Stats | undefined {
-  try {
-    return lstatSync(path);
-  } catch {
-    return undefined;
-  }
 }
 
 /** Names of half-written files, and of handovers that no process took, which may hold secrets. */

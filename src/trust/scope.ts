@@ -96,7 +96,7 @@ export function describeScope({ purposes, ids, types }: KeyScope): string {
 /** Records that rye signs itself belong to a thread. */
 function scopeType(kind: string): string {
   if (kind.startsWith('tool.')) return 'tool';
-  return kind === 'capabilities' ? 'thread' : kind;
+  return kind === 'capabilities' || kind === 'thread-file' ? 'thread' : kind;
 }
 
 /** `*` matches within one folder, `**` crosses folders. Takes time in proportion to both lengths. */

@@ -178,6 +178,18 @@ export function checkDigest(
   return fields?.hash === sha256 ? checkFields(fields, expected) : undefined;
 }
 
+/** Returns the signature of bytes with this SHA-256 hex, to be kept apart from them. */
+export function signDigest(sha256: string, signing: Signing): string {
+  return formatSignature(makeSignature(sha256, signing));
+}
+
+/** Checks a signature of {@link signDigest}, in the order of {@link checkText}. */
+export function checkSigned(signature: string, sha256: string, expected: Expected): Verdict {
+  const fields = parseSignature(signature);
+  if (fields?.subject === undefined) return { ok: false, code: 'unsigned' };
+  return fields.hash === sha256 ? checkFields(fields, expected) : modified(fields, expected.keys);
+}
+
 /** Signs a JSON document: hashes the canonical JSON of everything except `_signature`. */
 export function signDocument(document: JsonObject, signing: Signing): JsonObject {
   const { [SIGNATURE_MEMBER]: _replaced, ...content } = document;

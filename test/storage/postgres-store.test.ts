@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
 import type { IdSource } from '../../src/core/ids.ts';
+import { sha256Hex } from '../../src/log/checkpoint.ts';
 import { openPostgresStore } from '../../src/storage/open-postgres.ts';
-import { processOwners } from '../../src/storage/owners.ts';
+import { ownerOf, processOwners } from '../../src/storage/owners.ts';
 import { PostgresDatabase } from '../../src/storage/postgres/database.ts';
 import { withClient } from '../../src/storage/sql-work.ts';
 import { SqliteSearchIndex } from '../../src/storage/sqlite/search-index.ts';
@@ -11,6 +12,9 @@ import {
   countingIds,
   headerFor,
   STOPPED,
+  T0,
+  T1,
+  threadParams,
   userMessage,
   writerOptions,
 } from '../../src/testing/conformance/fixtures.ts';
@@ -23,6 +27,8 @@ const SOURCES: { readonly clock: Clock; readonly ids: IdSource } = {
   clock: STOPPED,
   ids: countingIds(),
 };
+/** An owner that can't be checked from this machine. */
+const ELSEWHERE = ownerOf({ pid: 7, process_start: 'then', host: 'another-machine' });
 const urls = new WeakMap<Store, string>();
 
 beforeAll(async () => {
@@ -59,6 +65,60 @@ describe('a PostgreSQL store', () => {
     await writer.sync();
     return { store, database, options, writer };
   }
+
+  const file = (text: string) => ({
+    name: 'thread.json',
+    bytes: Buffer.from(text),
+    signature: 'proof',
+  });
+  const locked = { code: 'thread_locked' };
+
+  /** A store with a thread that was claimed twice, and the files of it. */
+  async function filed() {
+    const { store, database } = await house();
+    const { registry, documents } = store;
+    if (!documents) throw new Error('the store keeps no files');
+    await registry.register(threadParams('t-2'));
+    await documents.put('t-2', file('as it began'), 0);
+    await registry.claim('t-2', ELSEWHERE, T0);
+    return { store, database, documents };
+  }
+
+  it('takes files of the last owner of a thread alone', async () => {
+    const { store, documents } = await filed();
+    await documents.put('t-2', file('of the first'), 1);
+    expect(await store.registry.claim('t-2', ELSEWHERE, T1, T0)).toMatchObject({ epoch: 2 });
+    await documents.put('t-2', file('of the second'), 2);
+    for (const epoch of [0, 1])
+      await expect(documents.put('t-2', file('late'), epoch)).rejects.toMatchObject(locked);
+    await expect(documents.put('t-2', { ...file('new'), name: 'x' }, 1)).rejects.toMatchObject(
+      locked,
+    );
+    expect(await documents.get('t-2', 'thread.json')).toEqual(file('of the second'));
+    expect(await documents.list('t-2')).toEqual([
+      { name: 'thread.json', size: 13, sha256: sha256Hex('of the second') },
+    ]);
+    expect(await documents.get('t-2', 'plan.json')).toBeUndefined();
+    expect(await documents.list('t-3')).toEqual([]);
+  });
+
+  it('lets a file wait for a claim that is under way, and refuses it then', async () => {
+    const { database, documents } = await filed();
+    const client = await (await database.pool()).connect();
+    onTestFinished(() => client.release());
+    await client.query('BEGIN');
+    await client.query("UPDATE threads SET epoch = 2 WHERE thread_id = 't-2'");
+    const late = documents.put('t-2', file('late'), 1).then(
+      () => undefined,
+      (error: unknown) => error,
+    );
+    const waits =
+      "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%thread_files%'";
+    await expect.poll(async () => (await database.query(waits)).rowCount).toBe(1);
+    await client.query('COMMIT');
+    expect(await late).toMatchObject(locked);
+    expect(await documents.get('t-2', 'thread.json')).toEqual(file('as it began'));
+  });
 
   it('hands the client of a transaction to a part of it, which commits or rolls back with the rest', async () => {
     const { database } = await house();

@@ -43,6 +43,7 @@ export async function verifyThread(
   files: ThreadFiles,
   threadId: string,
 ): Promise<ThreadVerification> {
+  await files.pull(threadId);
   if (!existsSync(files.folder(threadId))) {
     throw new RyeError('thread_not_found', `thread not found on disk: ${threadId}`, {
       hint: 'Run: rye threads list',

@@ -262,5 +262,18 @@ const WORKERS = `
   );
   ALTER TABLE threads ADD COLUMN worker TEXT COLLATE "C";`;
 
+/** Files of threads, see `thread-documents.ts`. Each is signed: what the other columns tell is not relied on. */
+const THREAD_FILES = `
+  CREATE TABLE thread_files (
+    thread_id TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    bytes BYTEA NOT NULL,
+    sha256 TEXT NOT NULL,
+    signature TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    written_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (thread_id, name)
+  );`;
+
 /** Steps from one version of the schema to the next. A database is at version n after the first n of them. */
-export const MIGRATIONS: readonly string[] = [TABLES + GLOB + LOGS, WORKERS];
+export const MIGRATIONS: readonly string[] = [TABLES + GLOB + LOGS, WORKERS, THREAD_FILES];

@@ -83,6 +83,7 @@ async function recoverDead(
   // before its cost is read: an owner that wakes up now must not add to it
   await ledger.fence(threadId, record.epoch);
   await removeLeftovers(env.files.folder(threadId));
+  await env.files.pull(threadId);
   const plan = document && (await usablePlan(env.files, document));
   const error = crashed(found, death);
   if (document && isRebuilt) {

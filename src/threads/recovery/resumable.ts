@@ -76,6 +76,7 @@ export async function holdResumable(
     env.onNotice(`thread ${request.threadId} was handed off; ${threadId} continues it`);
   }
   await env.files.readDocument(threadId);
+  await env.files.pull(threadId);
   const hold = await holdEnded(env, threadId, record.epoch);
   try {
     await assertUnchanged(env, record);

@@ -21,7 +21,7 @@ export async function exportThread(
     capabilitiesRef: `.ai/state/threads/${threadId}/capabilities.md`,
     finishedAt: document.updated_at,
   });
-  await env.files.writeKnowledge(path, text);
+  await env.files.writeKnowledge(threadId, path, text);
   try {
     await env.indexExport(path);
   } catch (error) {

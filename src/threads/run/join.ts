@@ -68,6 +68,8 @@ async function storedResult(
 ): Promise<ThreadResult> {
   const { status, directive, result, outputs, error, model, parent_id: parent } = last;
   const { changes } = await env.files.readDocument(last.thread_id);
+  // the patch is beside the results of the parent, and may come from another machine
+  if (changes?.patch && parent !== null) await env.files.pull(parent);
   return {
     success: status === 'completed',
     thread_id: threadId,
