@@ -16,7 +16,7 @@ export async function useStore(here: Workspace, url: string): Promise<void> {
 }
 
 /** A new database with a client. */
-export async function database(
+async function database(
   server: PostgresServer,
 ): Promise<{ readonly url: string; readonly sql: Client }> {
   count += 1;
