@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type {
   LogMark,
+  PulledThread,
   RetentionReport,
   ThreadDetails,
   ThreadStats,
@@ -124,6 +125,14 @@ export const threadDocuments = {
       total: z.int(),
     },
   ),
+  'threads-pull': closedDocument('rye threads pull', 'The thread that was copied.', {
+    ...membersOf<PulledThread>()({
+      thread_id: z.string(),
+      status: z.string(),
+      folder: z.string().describe('of its log and its other files'),
+      bytes: z.int().describe('of the log'),
+    }),
+  }),
   'threads-list': openDocument('rye threads list', 'The registry, newest first.', {
     threads: z.array(threadRecord.extend({ error: errorInfo.nullable() })),
     total: z.int(),

@@ -139,6 +139,7 @@ function threadsOf(workspace: Workspace): ThreadsService {
     verify: 'promise',
     mark: 'promise',
     acceptHead: 'promise',
+    pull: 'promise',
   });
 }
 

@@ -12,6 +12,7 @@ import type {
   ExecuteToolRequest,
   ListedThread,
   LogMark,
+  PulledThread,
   ThreadDetails,
   ThreadListFilter,
   ThreadsService,
@@ -188,6 +189,11 @@ export class Threads implements ThreadsService {
 
   async mark(threadId: string): Promise<LogMark> {
     return await markLog(this.#workspace, threadId);
+  }
+
+  async pull(threadId: string): Promise<PulledThread> {
+    const { pullThread } = await import('./pulled-thread.ts');
+    return await pullThread(this.#workspace, threadId);
   }
 
   async acceptHead(threadId: string): Promise<ThreadVerification> {

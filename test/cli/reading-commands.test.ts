@@ -53,6 +53,7 @@ const READING: Readonly<Record<string, readonly string[]>> = {
   'threads branch': ['threads branch nope --at root'],
   'threads export': ['threads export nope'],
   'threads import': ['threads import nope.jsonl'],
+  'threads pull': ['threads pull nope'],
   'rules list': ['rules list'],
   'rules test': ['rules test text'],
   'rules scan': ['rules scan .'],

@@ -74,6 +74,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'threads-label': ['threads label {tree} {entry} here', 'threads label {tree} {entry}'],
   'threads-list': ['threads list'],
   'threads-logs': ['threads logs {id}'],
+  'threads-pull': ['threads pull {id}'],
   'threads-recover': ['threads recover'],
   'threads-replay': ['threads replay {id}', 'threads replay {id} --verify'],
   'threads-show': ['threads show {id}'],

@@ -116,6 +116,21 @@ export interface ThreadsService {
    * the head and the export fails; the export is written again from the signed log.
    */
   acceptHead(threadId: string): Promise<ThreadVerification>;
+  /**
+   * Copies a verified thread from a store that many machines share into the project, as a store of this machine keeps it.
+   * Can be repeated. Refused with `transcript_tampered`, or with the code of what else does not verify.
+   */
+  pull(threadId: string): Promise<PulledThread>;
+}
+
+/** A thread whose files are in the project. */
+export interface PulledThread {
+  readonly thread_id: string;
+  readonly status: ThreadStatus;
+  /** The folder of its log and its other files. */
+  readonly folder: string;
+  /** Bytes of the log that signatures cover. */
+  readonly bytes: number;
 }
 export type { KilledThread } from '../../threads/family/cancel.ts';
 export type { WaitReport } from '../../threads/family/wait.ts';

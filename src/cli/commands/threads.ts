@@ -127,6 +127,9 @@ export const threads = defineGroup({
         export: 'Export a thread as a web page, Markdown or JSON lines',
         import: 'Import a pi session as a thread',
       }),
+      ...commandsOf(() => import('./threads-pull.ts'), {
+        pull: 'Copy a thread from the store of `store.url` into this project',
+      }),
     ),
     ...withHeading(
       'Maintain:',
