@@ -118,7 +118,7 @@ export interface ThreadsService {
   acceptHead(threadId: string): Promise<ThreadVerification>;
   /**
    * Copies a verified thread from a store that many machines share into the project, as a store of this machine keeps it.
-   * Can be repeated. Refused with `transcript_tampered`, or with the code of what else does not verify.
+   * Can be repeated. Refused with `transcript_tampered`, or with the code of another file that does not verify.
    */
   pull(threadId: string): Promise<PulledThread>;
 }
