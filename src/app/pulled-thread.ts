@@ -1,4 +1,3 @@
-import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { tamperedError, verifyLog } from '../threads/verified-log.ts';
 import type { PulledThread } from './api/threads.ts';
