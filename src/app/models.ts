@@ -14,15 +14,15 @@ import {
   TIERS,
 } from '../providers/catalog.ts';
 import { missingVariables } from '../providers/endpoint.ts';
+import { DeferredStream } from '../providers/event-batches.ts';
 import { LITERAL } from '../providers/literal/provider.ts';
 import { nothingToExecute } from '../providers/nothing-to-execute.ts';
 import { OPENAI } from '../providers/openai/provider.ts';
 import { PriceBook, priceRows, staleWarnings } from '../providers/price-book.ts';
 import {
   kindNamed,
-  type ModelEvent,
   type ModelProvider,
-  type ModelRequest,
+  type ProviderFailure,
   type ProviderKind,
   type ProviderKinds,
   type ProviderTraits,
@@ -163,26 +163,23 @@ export class Models implements ModelSource {
     if (kind.traits.embedded) return this.#open(kind, embeddedConfig(model.provider), plan);
     return {
       name: model.provider,
-      stream: (request, signal) => this.#ask(model.provider, plan, { request, signal }),
+      stream: (request, signal) =>
+        new DeferredStream(async () => {
+          const client = await this.#client(model.provider, plan);
+          return client.stream(request, signal);
+        }),
     };
   }
 
   /** A thread that was planned elsewhere has not read the catalog yet. One client serves all calls of a thread. */
-  async *#ask(
-    name: string,
-    plan: ThreadPlan,
-    { request, signal }: { readonly request: ModelRequest; readonly signal: AbortSignal },
-  ): AsyncGenerator<ModelEvent> {
-    let client: ModelProvider;
+  async #client(name: string, plan: ThreadPlan): Promise<ModelProvider> {
     try {
       await this.choices();
-      client = this.#clients.get(name) ?? this.#connect(name, plan);
+      return this.#clients.get(name) ?? this.#connect(name, plan);
     } catch (error) {
       const type = error instanceof RyeError ? error.code : 'internal';
-      yield { type: 'error', failure: { phase: 'connect', type, message: messageOf(error) } };
-      return;
+      return failing(name, { phase: 'connect', type, message: messageOf(error) });
     }
-    yield* client.stream(request, signal);
   }
 
   #connect(name: string, plan: ThreadPlan): ModelProvider {
@@ -348,4 +345,13 @@ export function openRecording(path: string): (provider: ModelProvider) => ModelP
     isBegun = true;
   };
   return (provider) => recordingProvider(provider, record);
+}
+
+function failing(name: string, failure: ProviderFailure): ModelProvider {
+  return {
+    name,
+    async *stream() {
+      yield { type: 'error', failure };
+    },
+  };
 }

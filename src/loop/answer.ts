@@ -14,6 +14,7 @@ import type {
   ModelEvent,
   ModelProvider,
   ModelRequest,
+  ModelStream,
   ProviderFailure,
 } from '../providers/provider.ts';
 import { type Allowance, type Bound, StreamBound } from './meters.ts';
@@ -93,14 +94,14 @@ interface Answer {
 
 async function readAnswer(
   run: Run,
-  stream: AsyncIterable<ModelEvent>,
+  stream: ModelStream,
   { partial, bound, watcher, request }: Answer,
 ): Promise<Close> {
   const { outbox, stop } = run;
   const reader = new StreamReader(stream, stop.signal);
   try {
     for (;;) {
-      const event = await reader.next();
+      const event = reader.ready() ?? (await reader.next());
       if (event === 'stopped') return { kind: 'stopped' };
       if (event === 'ended') return { kind: 'failed', failure: CUT_OFF };
       const delta = deltaOf(event);
@@ -237,16 +238,23 @@ function mayBeBilled(close: Close): boolean {
 
 /** Reads a stream event by event, and leaves it as soon as the signal aborts. */
 class StreamReader {
+  readonly #stream: ModelStream;
   readonly #iterator: AsyncIterator<ModelEvent>;
   readonly #signal: AbortSignal;
   // one listener for the whole stream: racing each event against the signal would pile up a million of them
   readonly #onAbort = (): void => this.#leave?.('stopped');
   #leave: ((event: 'stopped') => void) | undefined;
 
-  constructor(stream: AsyncIterable<ModelEvent>, signal: AbortSignal) {
+  constructor(stream: ModelStream, signal: AbortSignal) {
+    this.#stream = stream;
     this.#iterator = stream[Symbol.asyncIterator]();
     this.#signal = signal;
     signal.addEventListener('abort', this.#onAbort, { once: true });
+  }
+
+  /** Returns an event that has come already. */
+  ready(): ModelEvent | undefined {
+    return this.#signal.aborted ? undefined : this.#stream.ready?.();
   }
 
   next(): Promise<ModelEvent | 'stopped' | 'ended'> {

@@ -9,6 +9,8 @@ import { bodyOf } from '../startup/http-fetch.ts';
 import { signedFetch } from './aws-signature.ts';
 import type { ProviderConfig } from './catalog.ts';
 import { type Endpoint, endpointOf, missingVariables } from './endpoint.ts';
+import { BatchedEvents, type Batches } from './event-batches.ts';
+import { answerLimits, EventStream } from './event-stream.ts';
 import { type FailureContext, failureOf, type StreamFault, streamFailure } from './failure.ts';
 import {
   type ModelEvent,
@@ -17,7 +19,7 @@ import {
   type ProviderFailure,
   type ProviderSetup,
 } from './provider.ts';
-import { answerLimits, type StallWatch, stallWatch, wholeEvents } from './stream-guards.ts';
+import { type StallWatch, stallWatch } from './stream-guards.ts';
 
 /** The part of a {@link ProviderSetup} that a client of an HTTP API needs. */
 export type HttpSetup = Pick<ProviderSetup, 'config' | 'env' | 'clock' | 'stallSeconds'>;
@@ -26,8 +28,6 @@ export type HttpSetup = Pick<ProviderSetup, 'config' | 'env' | 'clock' | 'stallS
 export interface Client {
   /** Sends the request; resolves once the headers of the response have come. */
   post(request: ModelRequest, signal: AbortSignal): Promise<Response>;
-  /** Parses server-sent events; reads only the body of `source`, and takes anything iterable for it. */
-  parse(source: Response): AsyncIterable<{ readonly data: string }>;
 }
 
 /** One chunk decoded: events to pass on, or the error that the server reports, or the end of the answer. */
@@ -60,44 +60,44 @@ export function sseProvider(setup: HttpSetup, api: SseApi): ModelProvider {
   const endpoint = endpointOf(config, setup.env, api.defaultURL);
   const { aws } = endpoint;
   let client: Promise<Client> | undefined;
+  const connect = async (): Promise<Client> => await (client ??= api.connect(endpoint));
+  const ask = async function* (request: ModelRequest, signal: AbortSignal): Batches {
+    const host = hostOf(endpoint.baseURL);
+    const missing = setupMissing(config, setup, api);
+    if (host === undefined || missing) {
+      yield [{ type: 'error', failure: missing ?? addressInvalid(config) }];
+      return;
+    }
+    const watch = stallWatch({ clock, stallMs: stallSeconds * 1000, signal });
+    let phase: FailureContext['phase'] = 'connect';
+    const context = (): FailureContext => ({
+      phase,
+      stalled: watch.stalled(),
+      aborted: signal.aborted,
+      stallSeconds,
+      host,
+      nowMs: clock.now(),
+      secrets: [
+        endpoint.apiKey ?? '',
+        endpoint.authToken ?? '',
+        aws?.secretAccessKey ?? '',
+        aws?.sessionToken ?? '',
+      ],
+    });
+    try {
+      const connected = await connect();
+      const response = await watch.wait(connected.post(request, watch.signal));
+      phase = 'stream';
+      yield* answer({ response, watch, request, decoder: api.decoder(request), context });
+    } catch (error) {
+      yield [{ type: 'error', failure: failureOf(error, context()) }];
+    } finally {
+      watch.end();
+    }
+  };
   return {
     name: config.name,
-    async *stream(request, signal) {
-      const host = hostOf(endpoint.baseURL);
-      const missing = setupMissing(config, setup, api);
-      if (host === undefined || missing) {
-        yield { type: 'error', failure: missing ?? addressInvalid(config) };
-        return;
-      }
-      const watch = stallWatch({ clock, stallMs: stallSeconds * 1000, signal });
-      let phase: FailureContext['phase'] = 'connect';
-      const context = (): FailureContext => ({
-        phase,
-        stalled: watch.stalled(),
-        aborted: signal.aborted,
-        stallSeconds,
-        host,
-        nowMs: clock.now(),
-        secrets: [
-          endpoint.apiKey ?? '',
-          endpoint.authToken ?? '',
-          aws?.secretAccessKey ?? '',
-          aws?.sessionToken ?? '',
-        ],
-      });
-      try {
-        client ??= api.connect(endpoint);
-        const connected = await client;
-        const response = await watch.wait(connected.post(request, watch.signal));
-        phase = 'stream';
-        const decoder = api.decoder(request);
-        yield* answer({ client: connected, response, watch, request, decoder, context });
-      } catch (error) {
-        yield { type: 'error', failure: failureOf(error, context()) };
-      } finally {
-        watch.end();
-      }
-    },
+    stream: (request, signal) => new BatchedEvents(ask(request, signal), signal),
   };
 }
 
@@ -112,7 +112,6 @@ export function authorizedFetch(
 }
 
 interface Answer {
-  readonly client: Client;
   readonly response: Response;
   readonly watch: StallWatch;
   readonly request: ModelRequest;
@@ -120,48 +119,75 @@ interface Answer {
   readonly context: () => FailureContext;
 }
 
-async function* answer(options: Answer): AsyncGenerator<ModelEvent> {
-  const { client, response, watch, request, decoder, context } = options;
+async function* answer(options: Answer): Batches {
+  const { response, watch, request, decoder, context } = options;
   const contentType = response.headers.get('content-type') ?? 'text/event-stream';
   const body = bodyOf(response);
   if (!contentType.includes('text/event-stream') || body === undefined) {
     const message = `expected a stream of events and got ${contentType} from ${context().host}`;
     const failure = streamFailure({ type: 'unexpected_content_type', message }, context());
-    yield { type: 'error', failure: { ...failure, phase: 'response', status: response.status } };
+    yield [{ type: 'error', failure: { ...failure, phase: 'response', status: response.status } }];
     return;
   }
-  const bytes = wholeEvents(watch.bytes(body), answerLimits(request.max_tokens));
-  let isMarked = false;
-  for await (const { data } of client.parse({ body: bytes } as unknown as Response)) {
-    // events that came in one piece must not be passed on after an abort
-    if (watch.signal.aborted) break;
-    if (data === '') continue;
-    isMarked = data.startsWith('[DONE]');
-    if (isMarked) break;
-    const chunk = parseJson(data);
-    const decoded = isJsonObject(chunk) ? decoder.push(chunk) : MALFORMED;
-    if (decoded.done === true) watch.settle(body);
-    yield* passedOn(decoded, context);
-    if (decoded.done === true || decoded.error) return;
+  const stream = new EventStream(answerLimits(request.max_tokens));
+  const reader = body[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      const { value: piece, done } = await watch.wait(reader.next());
+      // the body of an aborted request may end as if it were complete
+      if (watch.signal.aborted) throw new Error('aborted');
+      const isLast = done === true;
+      const chunks = isLast ? stream.end() : stream.push(piece);
+      const { events, end } = decodeAll(chunks, decoder, { isLast, context });
+      if (end === 'whole') watch.settle(body);
+      const isDropped = yield events;
+      if (isDropped) throw new Error('aborted');
+      if (end) return;
+      stream.check();
+    }
+  } finally {
+    await reader.return?.();
   }
-  // the body of an aborted request may end as if it were complete
-  if (watch.signal.aborted) throw new Error('aborted');
-  watch.settle(body);
-  yield* passedOn(decoder.end(isMarked), context);
+}
+
+interface DecodedPiece {
+  readonly events: readonly ModelEvent[];
+  /** How the answer ended. The rest of a failed one is not read. */
+  readonly end?: 'whole' | 'failed' | undefined;
+}
+
+/** Decodes the chunks that came in one piece. */
+function decodeAll(
+  chunks: readonly string[],
+  decoder: StreamDecoder,
+  { isLast, context }: { readonly isLast: boolean; readonly context: () => FailureContext },
+): DecodedPiece {
+  const events: ModelEvent[] = [];
+  const take = ({ events: decoded, error, done }: Decoded): DecodedPiece['end'] => {
+    events.push(...decoded);
+    if (error) events.push({ type: 'error', failure: streamFailure(error, context()) });
+    if (done === true) return 'whole';
+    return error && 'failed';
+  };
+  for (const data of chunks) {
+    if (data === '') continue;
+    if (data.startsWith('[DONE]')) {
+      take(decoder.end(true));
+      return { events, end: 'whole' };
+    }
+    const chunk = parseJson(data);
+    const end = take(isJsonObject(chunk) ? decoder.push(chunk) : MALFORMED);
+    if (end) return { events, end };
+  }
+  if (!isLast) return { events };
+  take(decoder.end(false));
+  return { events, end: 'whole' };
 }
 
 const MALFORMED: Decoded = {
   events: [],
   error: { type: 'malformed_event', message: 'an event of the answer is not JSON' },
 };
-
-function* passedOn(
-  { events, error }: Decoded,
-  context: () => FailureContext,
-): Generator<ModelEvent> {
-  yield* events;
-  if (error) yield { type: 'error', failure: streamFailure(error, context()) };
-}
 
 /** Returns the host of an HTTP URL without credentials; undefined for any other text. */
 function hostOf(text: string): string | undefined {

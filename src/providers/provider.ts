@@ -79,6 +79,15 @@ export type ModelEvent =
     }
   | { readonly type: 'error'; readonly failure: ProviderFailure };
 
+/** The events of one call. */
+export interface ModelStream extends AsyncIterable<ModelEvent> {
+  /**
+   * Returns the next event if it has come already, so that events that come together cost no promise each; undefined if
+   * the iterator has to be asked. A stream with it is its own iterator.
+   */
+  ready?(): ModelEvent | undefined;
+}
+
 /**
  * The port to a language model. Contract: `stream` never throws and never rejects; every failure is the final
  * `error` event. An aborted `signal` ends the stream promptly with `error {phase: 'aborted'}` and closes the
@@ -87,7 +96,7 @@ export type ModelEvent =
 export interface ModelProvider {
   /** Name of the provider's configuration, such as `anthropic`. */
   readonly name: string;
-  stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelEvent>;
+  stream(request: ModelRequest, signal: AbortSignal): ModelStream;
 }
 
 /** Properties of a kind of provider that the rest of rye depends on. */

@@ -61,7 +61,21 @@ class GoodAnswer {
 }
 
 type Client = Pick<typeof http, 'request' | 'Agent'>;
-const agents = new Map<string, Agent>();
+
+interface Connections {
+  readonly client: Client;
+  readonly agent: Agent;
+}
+
+/** By protocol: an import costs each request a search for its module. */
+const connections = new Map<string, Promise<Connections>>();
+
+async function connect(protocol: string): Promise<Connections> {
+  const client: Client =
+    protocol === 'https:' ? await import('node:https') : await import('node:http');
+  const agent = new client.Agent({ keepAlive: true, scheduling: 'lifo', timeout: IDLE_MS });
+  return { client, agent };
+}
 
 /** Ends a request: on its signal, until the answer is read, or on demand. */
 class Stop {
@@ -100,13 +114,17 @@ class Body implements AnswerBody {
     this.#stop = stop;
   }
 
-  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array> {
-    try {
-      yield* this.#stream.iterator({ destroyOnReturn: false });
-    } finally {
-      if (this.#isRead) this.#drain();
-      else this.#stop.now();
-    }
+  [Symbol.asyncIterator](): AsyncIterator<Uint8Array> {
+    const pieces = this.#stream.iterator({ destroyOnReturn: false });
+    return {
+      next: () => pieces.next(),
+      return: async () => {
+        await pieces.return?.();
+        if (this.#isRead) this.#drain();
+        else this.#stop.now();
+        return { value: undefined, done: true };
+      },
+    };
   }
 
   letGo(): void {
@@ -125,12 +143,9 @@ class Body implements AnswerBody {
 
 async function ask(url: URL, { method, headers, body }: RequestInit, stop: Stop) {
   if (typeof body !== 'string') throw new TypeError('the body of a request must be a text');
-  const client: Client =
-    url.protocol === 'https:' ? await import('node:https') : await import('node:http');
-  const agent =
-    agents.get(url.protocol) ??
-    new client.Agent({ keepAlive: true, scheduling: 'lifo', timeout: IDLE_MS });
-  agents.set(url.protocol, agent);
+  const connecting = connections.get(url.protocol) ?? connect(url.protocol);
+  connections.set(url.protocol, connecting);
+  const { client, agent } = await connecting;
   return await new Promise<IncomingMessage>((resolve, reject) => {
     const request = client.request(url, {
       agent,

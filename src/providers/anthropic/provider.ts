@@ -43,7 +43,6 @@ export function anthropicProvider(setup: HttpSetup): ModelProvider {
               stream: true,
             })
             .asResponse(),
-        parse: (source) => sdk.Stream.rawEvents(source),
       };
     },
   });

@@ -57,7 +57,6 @@ export function openAiProvider(setup: HttpSetup): ModelProvider {
           );
           return await api.post(path, { body, signal, stream: true }).asResponse();
         },
-        parse: (source) => sdk.serverSentEvents(source, new AbortController()),
       };
     },
   });

@@ -1,5 +1,3 @@
 // The vendor's client in one module, so that the adapter loads it with one lazy import and a bundler can drop
 // what is not named here.
 export { OpenAI } from 'openai/client';
-// its own iterator over parsed chunks hides the end mark and prints malformed ones
-export { _iterSSEMessages as serverSentEvents } from 'openai/core/streaming';
