@@ -1,5 +1,6 @@
 import {
   type AssistantBlock,
+  type AssistantMessage,
   isErrorOutcome,
   type Message,
   type ToolResultMessage,
@@ -161,15 +162,24 @@ export interface Reader {
  * provider or model signed, since only its author takes it back.
  */
 export function projectContext(messages: readonly Message[], reader: Reader): readonly Message[] {
-  return messages.flatMap((message): readonly Message[] => {
-    if (message.role !== 'assistant') return [message];
-    const foreign = message.provider !== reader.provider || message.model !== reader.model;
-    const content = message.content.filter(
-      (block) => !(isEmptyText(block) || (foreign && block.type === 'thinking')),
-    );
-    if (content.every((block) => block.type === 'thinking')) return [];
-    return [content.length === message.content.length ? message : { ...message, content }];
-  });
+  const kept: Message[] = [];
+  for (const message of messages) {
+    const shown = message.role === 'assistant' ? shownTo(message, reader) : message;
+    if (shown) kept.push(shown);
+  }
+  return kept;
+}
+
+/** Most answers are shown as they are, and all of them are looked at in each turn. */
+function shownTo(message: AssistantMessage, reader: Reader): AssistantMessage | undefined {
+  const foreign = message.provider !== reader.provider || message.model !== reader.model;
+  const isHidden = (block: AssistantBlock): boolean =>
+    isEmptyText(block) || (foreign && block.type === 'thinking');
+  const content = message.content.some(isHidden)
+    ? message.content.filter((block) => !isHidden(block))
+    : message.content;
+  if (content.every((block) => block.type === 'thinking')) return undefined;
+  return content === message.content ? message : { ...message, content };
 }
 
 function isEmptyText(block: AssistantBlock): boolean {

@@ -1,10 +1,5 @@
 import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
-import {
-  type AssistantMessage,
-  type Message,
-  type ToolCallBlock,
-  toolCallsOf,
-} from '../core/message.ts';
+import type { Message, ToolCallBlock } from '../core/message.ts';
 import { bodyOf } from '../startup/http-fetch.ts';
 import { signedFetch } from './aws-signature.ts';
 import type { ProviderConfig } from './catalog.ts';
@@ -220,26 +215,36 @@ function setupMissing(
   return { phase: 'connect', type: 'provider_key_missing', message };
 }
 
-/** Messages never change, and a conversation sends all of them again with each turn. */
-const idsOf = new WeakMap<AssistantMessage, readonly string[]>();
+/** The call ids of a conversation and of its new answer, which must not reuse one. Searched, not collected: most answers have one call. */
+export class TakenIds {
+  readonly #messages: readonly Message[];
+  readonly #added = new Set<string>();
 
-/** The call ids that the conversation already uses, so that a new answer cannot reuse one. */
-export function usedCallIds(messages: readonly Message[]): Set<string> {
-  const used = new Set<string>();
-  for (const message of messages) {
-    if (message.role !== 'assistant') continue;
-    let ids = idsOf.get(message);
-    if (ids === undefined) {
-      ids = toolCallsOf(message).map(({ call_id }) => call_id);
-      idsOf.set(message, ids);
-    }
-    for (const id of ids) used.add(id);
+  constructor(messages: readonly Message[]) {
+    this.#messages = messages;
   }
-  return used;
+
+  has(id: string): boolean {
+    if (this.#added.has(id)) return true;
+    for (const message of this.#messages) {
+      if (message.role !== 'assistant') continue;
+      for (const block of message.content) {
+        if (block.type === 'tool_call' && block.call_id === id) return true;
+      }
+    }
+    return false;
+  }
+
+  add(id: string): void {
+    this.#added.add(id);
+  }
 }
 
+/** Ids that are taken. */
+export type IdSet = Pick<TakenIds, 'has' | 'add'>;
+
 /** Takes a call id for an answer; one that is taken already gets a number, because results could not be told apart. */
-export function distinctId(id: string, taken: Set<string>): string {
+export function distinctId(id: string, taken: IdSet): string {
   const base = id === '' ? 'call' : id;
   let candidate = base;
   for (let attempt = 2; taken.has(candidate); attempt += 1) candidate = `${base}-${attempt}`;

@@ -1,8 +1,8 @@
 import { httpFetch } from '../../startup/http-fetch.ts';
-import { authorizedFetch, type HttpSetup, sseProvider, usedCallIds } from '../adapter.ts';
+import { authorizedFetch, type HttpSetup, sseProvider, TakenIds } from '../adapter.ts';
 import type { ProviderConfig } from '../catalog.ts';
 import { type ModelProvider, type ProviderKind, REMOTE_MODEL } from '../provider.ts';
-import { buildRequest, type ModelTraits, traitsOfId } from './request.ts';
+import { buildRequest, type ModelTraits, requestText, traitsOfId } from './request.ts';
 import { streamDecoder } from './stream.ts';
 
 export const ANTHROPIC: ProviderKind = { traits: REMOTE_MODEL, open: anthropicProvider };
@@ -13,7 +13,7 @@ export function anthropicProvider(setup: HttpSetup): ModelProvider {
   return sseProvider(setup, {
     defaultURL: 'https://api.anthropic.com',
     needsKey: true,
-    decoder: (request) => streamDecoder(usedCallIds(request.messages)),
+    decoder: (request) => streamDecoder(new TakenIds(request.messages)),
     connect: async (endpoint) => {
       const { baseURL, apiKey = null, authToken = null, aws } = endpoint;
       const sdk = await import('./sdk.ts');
@@ -35,7 +35,7 @@ export function anthropicProvider(setup: HttpSetup): ModelProvider {
           await api
             .post('/v1/messages', {
               // as text, because the SDK compares anything else with the kinds of body that the platform's fetch takes
-              body: JSON.stringify(
+              body: requestText(
                 buildRequest(request, traitsOf(config, request.model), config.name),
               ),
               headers: { 'content-type': 'application/json' },

@@ -12,6 +12,7 @@ import {
   type ContentBlock,
   isErrorOutcome,
   type ToolResultMessage,
+  type UserMessage,
 } from '../../core/message.ts';
 import { closedSchema } from '../answer-format.ts';
 import type { ThinkingStyle } from '../catalog.ts';
@@ -83,6 +84,34 @@ export function buildRequest(
     ...(thinking === undefined ? {} : { thinking }),
     ...(Object.keys(output).length === 0 ? {} : { output_config: output }),
   };
+}
+
+/** The text of a block that later requests repeat; blocks never change. */
+const BLOCK_TEXTS = new WeakMap<ContentBlockParam, string>();
+
+/**
+ * The JSON of a request. Only what is new in a conversation is written: a request with 100 turns repeats 99 of them,
+ * byte for byte.
+ */
+export function requestText({ messages, ...rest }: MessageCreateParamsStreaming): string {
+  const head = JSON.stringify(rest);
+  return `${head.slice(0, -1)},"messages":[${messages.map(messageText).join(',')}]}`;
+}
+
+function messageText({ role, content }: MessageParam): string {
+  const text =
+    typeof content === 'string' ? JSON.stringify(content) : `[${content.map(blockText).join(',')}]`;
+  return `{"role":"${role}","content":${text}}`;
+}
+
+function blockText(block: ContentBlockParam): string {
+  let text = BLOCK_TEXTS.get(block);
+  if (text === undefined) {
+    text = JSON.stringify(block);
+    // a marked block is made for one request
+    if (!('cache_control' in block)) BLOCK_TEXTS.set(block, text);
+  }
+  return text;
 }
 
 function systemOf({ system, cache }: ModelRequest): Pick<MessageCreateParamsStreaming, 'system'> {
@@ -169,23 +198,36 @@ function toMessages({ messages, model }: ModelRequest, provider: string): Messag
     if (message.role === 'tool_result') {
       turnOf('user').results.push(remembered(RESULTS, message, toToolResult));
     } else if (message.role === 'user') {
-      add(turnOf, 'user', toContent(message.content));
+      add(turnOf, 'user', remembered(ASKED, message, toUserContent));
     } else {
       const isOwn = message.provider === provider && isSameModel(message, model);
-      add(turnOf, 'assistant', remembered(isOwn ? OWN : FOREIGN, message, toAssistant(isOwn)));
+      add(
+        turnOf,
+        'assistant',
+        isOwn
+          ? remembered(OWN, message, toOwnAssistant)
+          : remembered(FOREIGN, message, toForeignAssistant),
+      );
     }
   }
-  return turns.map(({ role, results, content }) => ({ role, content: [...results, ...content] }));
+  return turns.map(({ role, results, content }) => ({
+    role,
+    content: results.length === 0 ? content : [...results, ...content],
+  }));
 }
 
 /** Converted messages: messages never change, and a conversation sends all of them again with each turn. */
 const RESULTS = new WeakMap<ToolResultMessage, ToolResultBlockParam>();
+const ASKED = new WeakMap<UserMessage, readonly ContentBlockParam[]>();
 const OWN = new WeakMap<AssistantMessage, readonly ContentBlockParam[]>();
 const FOREIGN = new WeakMap<AssistantMessage, readonly ContentBlockParam[]>();
 
 function remembered<K extends object, V>(known: WeakMap<K, V>, key: K, make: (key: K) => V): V {
-  const value = known.get(key) ?? make(key);
-  known.set(key, value);
+  let value = known.get(key);
+  if (value === undefined) {
+    value = make(key);
+    known.set(key, value);
+  }
   return value;
 }
 
@@ -207,9 +249,16 @@ function isSameModel({ model }: AssistantMessage, requested: string): boolean {
   );
 }
 
-function toAssistant(sameModel: boolean) {
-  return ({ content }: AssistantMessage): readonly ContentBlockParam[] =>
-    content.flatMap((block) => toAssistantBlock(block, sameModel));
+function toUserContent({ content }: UserMessage): readonly ContentBlockParam[] {
+  return toContent(content);
+}
+
+function toOwnAssistant({ content }: AssistantMessage): readonly ContentBlockParam[] {
+  return content.flatMap((block) => toAssistantBlock(block, true));
+}
+
+function toForeignAssistant({ content }: AssistantMessage): readonly ContentBlockParam[] {
+  return content.flatMap((block) => toAssistantBlock(block, false));
 }
 
 function toAssistantBlock(block: AssistantBlock, sameModel: boolean): ContentBlockParam[] {

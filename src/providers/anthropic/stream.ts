@@ -2,7 +2,13 @@ import { isJsonObject, isRecord, type JsonObject } from '../../core/json.ts';
 import type { AssistantBlock, StopReason } from '../../core/message.ts';
 import { GrowingText } from '../../core/text.ts';
 import { NO_USAGE, type Usage } from '../../core/usage.ts';
-import { callOfJson, type Decoded, distinctId, type StreamDecoder } from '../adapter.ts';
+import {
+  callOfJson,
+  type Decoded,
+  distinctId,
+  type IdSet,
+  type StreamDecoder,
+} from '../adapter.ts';
 import type { ModelEvent } from '../provider.ts';
 
 type OpenBlock =
@@ -24,7 +30,7 @@ const OTHER: OpenBlock = { kind: 'other' };
  * Decodes the stream of the Messages API. `takenIds` are call ids of the conversation so far; an id that comes twice is
  * made distinct, because results could not be told apart. Unknown events and blocks are ignored.
  */
-export function streamDecoder(takenIds: Set<string>): StreamDecoder {
+export function streamDecoder(takenIds: IdSet): StreamDecoder {
   const blocks = new Map<number, OpenBlock>();
   let usage: Usage = NO_USAGE;
   let stopReason: string | null = null;
@@ -99,7 +105,7 @@ export function streamDecoder(takenIds: Set<string>): StreamDecoder {
   };
 }
 
-function openBlock(block: JsonObject, takenIds: Set<string>): OpenBlock {
+function openBlock(block: JsonObject, takenIds: IdSet): OpenBlock {
   switch (asText(block['type'])) {
     case 'text':
       return { kind: 'text', text: new GrowingText(asText(block['text'])) };

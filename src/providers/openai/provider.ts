@@ -1,4 +1,4 @@
-import { authorizedFetch, type HttpSetup, sseProvider, usedCallIds } from '../adapter.ts';
+import { authorizedFetch, type HttpSetup, sseProvider, TakenIds } from '../adapter.ts';
 import { CAPABILITIES, type ModelConfig, type ProviderConfig } from '../catalog.ts';
 import { type ModelProvider, type ProviderKind, REMOTE_MODEL } from '../provider.ts';
 import { DIALECT_TRAITS } from './dialect.ts';
@@ -17,7 +17,7 @@ export function openAiProvider(setup: HttpSetup): ModelProvider {
     needsKey: false,
     decoder: (request) =>
       chunkDecoder({
-        takenIds: usedCallIds(request.messages),
+        takenIds: new TakenIds(request.messages),
         longNames: longNames(request),
         hiddenThoughts: DIALECT_TRAITS[config.dialect].hiddenThoughts,
         textCalls:

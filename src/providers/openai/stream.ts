@@ -2,7 +2,13 @@ import { isJsonObject, isRecord, type JsonObject, parseJson } from '../../core/j
 import type { AssistantBlock, StopReason } from '../../core/message.ts';
 import { GrowingText } from '../../core/text.ts';
 import type { Usage } from '../../core/usage.ts';
-import { callOfJson, type Decoded, distinctId, type StreamDecoder } from '../adapter.ts';
+import {
+  callOfJson,
+  type Decoded,
+  distinctId,
+  type IdSet,
+  type StreamDecoder,
+} from '../adapter.ts';
 import type { StreamFault } from '../failure.ts';
 import type { ModelEvent } from '../provider.ts';
 import { TaggedThought, TextCallReader, type TextPiece } from './answer-text.ts';
@@ -26,7 +32,7 @@ type Block = TextBlock | CallBlock;
 
 export interface DecoderOptions {
   /** Call ids of the conversation so far; one that comes again is made distinct. */
-  readonly takenIds: Set<string>;
+  readonly takenIds: IdSet;
   /** The full names of tools by their names on the wire, where those had to be cut. */
   readonly longNames: ReadonlyMap<string, string>;
   /** Read calls from the text, for models that know no others. */
@@ -40,7 +46,7 @@ export function chunkDecoder(options: DecoderOptions): StreamDecoder {
 }
 
 class Decoder implements StreamDecoder {
-  readonly #takenIds: Set<string>;
+  readonly #takenIds: IdSet;
   readonly #longNames: ReadonlyMap<string, string>;
   readonly #reader: TextCallReader | undefined;
   readonly #details = new ReasoningDetails();

@@ -3,7 +3,7 @@ import type { JsonObject } from '../../../src/core/json.ts';
 import type { AssistantBlock, Message, ToolOutcome } from '../../../src/core/message.ts';
 import { userText } from '../../../src/core/message.ts';
 import { NO_USAGE } from '../../../src/core/usage.ts';
-import { buildRequest, traitsOfId } from '../../../src/providers/anthropic/request.ts';
+import { buildRequest, requestText, traitsOfId } from '../../../src/providers/anthropic/request.ts';
 import type { ModelRequest, ThinkingLevel } from '../../../src/providers/provider.ts';
 import { aRequest } from '../../../src/testing/conformance/provider.ts';
 import { checkRequest, type WireBlock, type WireBody } from '../../helpers/wire-rules.ts';
@@ -343,5 +343,28 @@ describe('an answer that must match a schema', () => {
     ],
   ])('is left to the return tool for %s', (_name, model, output_schema) => {
     expect(wire({ model, output_schema }).output_config ?? {}).not.toHaveProperty('format');
+  });
+});
+
+describe('the text of a request', () => {
+  const turn = (id: string): Message[] => [reply([call(id)]), result(id, `result of ${id}`)];
+
+  test('is that of its object, for each request of a conversation that grows and is marked', () => {
+    const messages: Message[] = [userText('go')];
+    for (const id of ['a', 'b', 'c']) {
+      const request = aRequest({ messages, cache: true });
+      const body = () => buildRequest(request, traitsOfId(request.model), 'anthropic');
+      expect(JSON.parse(requestText(body()))).toEqual(JSON.parse(JSON.stringify(body())));
+      messages.push(...turn(id));
+    }
+  });
+
+  test('repeats what was sent, byte for byte', () => {
+    const first = aRequest({ messages: [userText('go'), ...turn('a')], cache: false });
+    const second = { ...first, messages: [...first.messages, ...turn('b')] };
+    const texts = [first, second].map((request) =>
+      requestText(buildRequest(request, traitsOfId(request.model), 'anthropic')),
+    );
+    expect(texts[1]?.startsWith((texts[0] ?? '').slice(0, -']}'.length))).toBe(true);
   });
 });
