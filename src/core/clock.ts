@@ -8,9 +8,14 @@ export interface Clock {
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
-/** ISO 8601 UTC with milliseconds, the form of every timestamp in logs and documents. */
+let lastTime = { epochMs: 0, text: '1970-01-01T00:00:00.000Z' };
+
+/** ISO 8601 UTC with milliseconds, the form of every timestamp in logs and documents. The events of a turn share a few. */
 export function isoTime(epochMs: number): string {
-  return new globalThis.Date(epochMs).toISOString();
+  if (lastTime.epochMs !== epochMs) {
+    lastTime = { epochMs, text: new globalThis.Date(epochMs).toISOString() };
+  }
+  return lastTime.text;
 }
 
 /** ISO 8601 UTC without a fraction, the form inside signature lines. */

@@ -2,7 +2,7 @@ import { toText } from '../core/json.ts';
 import type { ToolCallBlock } from '../core/message.ts';
 import { notStarted, readmit } from './gates.ts';
 import type { Lanes } from './lanes.ts';
-import type { ApprovalPort, ApprovalVerdict, CallMoney, Review, ReviewedCall } from './ports.ts';
+import type { ApprovalPort, ApprovalVerdict, Review, ReviewedCall } from './ports.ts';
 import type { Run } from './run.ts';
 import { moneyOf } from './spend.ts';
 import { type Settled, settle, settleUnrun, type Validated } from './tool-call.ts';
@@ -41,8 +41,7 @@ export async function reviewCalls(
 async function review(run: Run, calls: readonly Validated[]): Promise<readonly Review[]> {
   const { approvals } = run.ports;
   if (calls.length === 0 || !approvals) return [];
-  const money = await moneyOf(run);
-  const reviews = await approvals.review(calls.map((call) => reviewed(call, money)));
+  const reviews = await approvals.review(calls.map((call) => reviewed(run, call)));
   const requested = reviews.flatMap((one) => (one.kind === 'asked' ? [one] : []));
   const drafts = reviews.flatMap((one) => ('drafts' in one ? one.drafts : []));
   await run.conversation.write(...drafts);
@@ -64,10 +63,8 @@ function aboutRequest(approvalId: string, { requested, tool, input }: Validated)
   return { approval_id: approvalId, kind, call_id, tool: tool.id, name, input };
 }
 
-function reviewed(
-  { requested, tool, input, need, asks }: Validated,
-  money: CallMoney,
-): ReviewedCall {
+function reviewed(run: Run, { requested, tool, input, need, asks }: Validated): ReviewedCall {
+  const money = async () => await moneyOf(run);
   return { callId: requested.call.call_id, tool, input, need, asks, money };
 }
 
@@ -178,7 +175,7 @@ async function startConfirmed(
   },
 ): Promise<boolean> {
   const { id, asked, call, batch } = facts;
-  const confirmed = await approvals.confirm(id, reviewed(asked, await moneyOf(run)));
+  const confirmed = await approvals.confirm(id, reviewed(run, asked));
   if (confirmed.kind === 'voided') {
     await run.conversation.write(...confirmed.drafts);
     return false;

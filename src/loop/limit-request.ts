@@ -37,7 +37,7 @@ export async function requestRaise(
     input: { limit, current, max, to },
     need: { verb: 'execute', item_type: 'tool', item_id: LIMIT.id } as const,
     asks: [{ source: 'hook', reason }],
-    money: await moneyOf(run),
+    money: async () => await moneyOf(run),
   };
   const [review] = await approvals.review([call]);
   if (review?.kind === 'unreachable') {

@@ -152,7 +152,8 @@ export interface ReviewedCall {
   readonly need: CapabilityNeed;
   /** Demands of hooks and handlers, beside those of permissions, policies and risks. */
   readonly asks: readonly Ask[];
-  readonly money: CallMoney;
+  /** Reads the thread's money. Called only if a person may have to be asked. */
+  readonly money: () => Promise<CallMoney>;
 }
 
 /** The money of a thread when a call is reviewed. */

@@ -52,7 +52,7 @@ async function requestOf(
     input: { question: text, schema, source },
     need,
     asks: [],
-    money: await moneyOf(run),
+    money: async () => await moneyOf(run),
   };
 }
 

@@ -47,14 +47,19 @@ export class ApprovalSubjects {
   }
 
   /** Returns what people have to agree to before the call runs; undefined if no person has to be asked. */
-  demandOf(policies: readonly ApprovalPolicy[], call: ReviewedCall): Demand | undefined {
-    const { tool, input, money } = call;
+  async demandOf(
+    policies: readonly ApprovalPolicy[],
+    call: ReviewedCall,
+  ): Promise<Demand | undefined> {
+    const { tool, input } = call;
     const capability = capabilityOf(call.need);
     const risk = this.#riskOf(call, capability);
+    const asks = this.#asksOf(call, capability, risk);
+    if (policies.length === 0 && asks.length === 0) return undefined;
+    const money = await call.money();
     const context = { cost: { ...money.cost }, cost_left: money.left };
     const worstCaseUsd = worstCase(this.#started.plan.limits.spend, call);
     const asked = { tool: tool.id, capability, risk, input, worstCaseUsd, context };
-    const asks = this.#asksOf(call, capability, risk);
     const owner = { name: 'owner', key_id: this.#env.signer().keyId };
     return demandFor(policies, asked, asks, owner);
   }
@@ -63,7 +68,7 @@ export class ApprovalSubjects {
   async of(policies: readonly ApprovalPolicy[], call: ReviewedCall): Promise<Asked | undefined> {
     const { plan } = this.#started;
     const { tool, input } = call;
-    const demand = this.demandOf(policies, call);
+    const demand = await this.demandOf(policies, call);
     if (!demand) return undefined;
     const question = tool.question?.(input);
     const { preview, files } = await this.#env.approvals.describe(

@@ -26,8 +26,9 @@ export class HookAsks {
   /** Throws `approval_required` if permissions, a policy or the risk table ask about the call. */
   async refuseAsked(hook: HookDeclaration, { context, ...call }: HookCall): Promise<void> {
     const policies = await this.#env.approvals.policies();
-    const money = await this.#money(context);
-    const demand = this.#subjects.demandOf(policies, { ...call, callId: '', asks: [], money });
+    const money = async () => await this.#money(context);
+    const asked = { ...call, callId: '', asks: [], money };
+    const demand = await this.#subjects.demandOf(policies, asked);
     if (!demand) return;
     const rules = demand.requirements.map(({ rule }) => rule).join(', ');
     throw needsPerson(hook, `${call.need.item_id ?? call.tool.id} (${rules})`);
