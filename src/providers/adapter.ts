@@ -147,7 +147,7 @@ async function* answer(options: Answer): Batches {
 
 interface DecodedPiece {
   readonly events: readonly ModelEvent[];
-  /** How the answer ended. The rest of a failed one is not read. */
+  /** Present if the answer is over. The rest of a failed one is not read. */
   readonly end?: 'whole' | 'failed' | undefined;
 }
 

@@ -74,7 +74,7 @@ export class EventStream {
     return dataOf(this.#take(new Uint8Array()) + this.#decoder.decode());
   }
 
-  /** Returns the text of what is open, up to the end of `last`. */
+  /** Returns the text of the open pieces and of `last`. */
   #take(last: Uint8Array): string {
     const bytes = this.#open.length === 0 ? last : Buffer.concat([...this.#open, last]);
     this.#open = [];
