@@ -347,7 +347,7 @@ describe('an answer that must match a schema', () => {
 });
 
 describe('the text of a request', () => {
-  const turn = (id: string): Message[] => [reply([call(id)]), result(id, `result of ${id}`)];
+  const step = (id: string): Message[] => [reply([call(id)]), result(id, `result of ${id}`)];
 
   test('is that of its object, for each request of a conversation that grows and is marked', () => {
     const messages: Message[] = [userText('go')];
@@ -355,13 +355,13 @@ describe('the text of a request', () => {
       const request = aRequest({ messages, cache: true });
       const body = () => buildRequest(request, traitsOfId(request.model), 'anthropic');
       expect(JSON.parse(requestText(body()))).toEqual(JSON.parse(JSON.stringify(body())));
-      messages.push(...turn(id));
+      messages.push(...step(id));
     }
   });
 
   test('repeats what was sent, byte for byte', () => {
-    const first = aRequest({ messages: [userText('go'), ...turn('a')], cache: false });
-    const second = { ...first, messages: [...first.messages, ...turn('b')] };
+    const first = aRequest({ messages: [userText('go'), ...step('a')], cache: false });
+    const second = { ...first, messages: [...first.messages, ...step('b')] };
     const texts = [first, second].map((request) =>
       requestText(buildRequest(request, traitsOfId(request.model), 'anthropic')),
     );
