@@ -2,7 +2,6 @@ import { dirname, extname, join, sep } from 'node:path';
 import { ITEM_TYPES, type ItemType, isItemType, type Space } from '../core/ids.ts';
 import { compact } from '../core/json.ts';
 import type {
-  FileFingerprint,
   IndexedHit,
   SearchAnswer,
   SearchDocument,
@@ -300,16 +299,13 @@ async function refreshExports(
   const { index } = workspace.store;
   const { files, changed, gone } = scanFolders(root, await index.folders(), workspace.clock.now());
   const touched = new Set([...changed.keys(), ...gone]);
-  const known = await index.fingerprints({ folder: root, side: 'inside' });
-  const edited: string[] = [];
-  const before = new Map<string, FileFingerprint>();
-  for (const [path, fingerprint] of known) {
-    const isListed = touched.size > 0 && touched.has(dirname(path));
-    // an editor may write into the file, which changes no folder
-    if (!isListed && isUnchanged(path, fingerprint)) continue;
-    before.set(path, fingerprint);
-    if (!isListed) edited.push(path);
-  }
+  const isListed = (path: string): boolean => touched.size > 0 && touched.has(dirname(path));
+  // an editor may write into the file, which changes no folder
+  const before = await index.fingerprints(
+    { folder: root, side: 'inside' },
+    (path, fingerprint) => isListed(path) || !isUnchanged(path, fingerprint),
+  );
+  const edited = [...before.keys()].filter((path) => !isListed(path));
   if (touched.size === 0 && edited.length === 0) return 0;
   const found = [...files, ...edited].flatMap((path) => exportAt(root, path) ?? []);
   const left = await take(index, scanItems(found, before), isOver);

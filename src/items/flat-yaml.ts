@@ -7,10 +7,10 @@ const PLAIN = /^(?!(?:true|false|null)$)(?:\.?[A-Za-z]|\d+\.\d+\.\d+$)[\w./+-]*(
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z$/;
 const NUMBER = /^(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?$/;
 const SPECIAL = /^\.(?:inf|nan)$/i;
-const QUOTED = /^"(?:[^"\\\p{Cc}]|\\["\\nt])*"$/u;
-const MEMBER = /^([A-Za-z_]\w*):(?: (.+))?$/;
-/** Words that are members of no plain object. */
-const UNSAFE = new Set(['__proto__', 'true', 'false', 'null']);
+const QUOTED = /^"(?:[^"\\\p{Cc}\p{Zl}\p{Zp}]|\\["\\nt])*"$/u;
+/** No word of YAML, and no member that every object has. */
+const KEY = /^(?!(?:__proto__|true|false|null)$)[a-z_]\w*$/i;
+const [SPACE, QUOTE, ZERO, NINE, COLON] = [0x20, 0x22, 0x30, 0x39, 0x3a];
 
 /**
  * Reads the YAML that rye itself writes above an export: members with a plain scalar, and one level of members or list items
@@ -18,58 +18,72 @@ const UNSAFE = new Set(['__proto__', 'true', 'false', 'null']);
  * other text, also for YAML that it does not know.
  */
 export function parseFlatYaml(text: string): JsonObject | undefined {
-  const members: Record<string, JsonValue> = {};
-  const lines = text.split('\n');
-  for (let at = 0; at < lines.length; at += 1) {
-    const [, key, value] = MEMBER.exec(lines[at] ?? '') ?? [];
-    if (key === undefined || key in members || UNSAFE.has(key.toLowerCase())) return undefined;
-    if (value === undefined) {
-      const end = lines.findIndex((line, index) => index > at && !line.startsWith('  '));
-      const block = lines.slice(at + 1, end === -1 ? lines.length : end);
-      const nested = readBlock(block.map((line) => line.slice(2)));
-      if (nested === undefined) return undefined;
-      members[key] = nested;
-      at += block.length;
-    } else {
-      const scalar = readScalar(value);
-      if (scalar === undefined) return undefined;
-      members[key] = scalar;
+  const members: Members = {};
+  let block: Block | undefined;
+  for (const line of text.split('\n')) {
+    if (line.startsWith('  ')) {
+      if (block === undefined || !addLine(block, line.slice(2))) return undefined;
+      continue;
     }
+    if (block !== undefined && !close(block, members)) return undefined;
+    block = undefined;
+    const key = keyOf(line, members);
+    if (key === undefined) return undefined;
+    if (line.length === key.length + 1) block = { key };
+    else if (!addScalar(members, key, line)) return undefined;
   }
-  return members;
+  return block === undefined || close(block, members) ? members : undefined;
 }
 
-function readBlock(lines: readonly string[]): JsonValue | undefined {
-  const [first] = lines;
-  if (first === undefined) return undefined;
-  return first.startsWith('- ') ? readList(lines) : readMembers(lines);
+type Members = Record<string, JsonValue>;
+
+/** The indented lines below a key: items or members. */
+interface Block {
+  readonly key: string;
+  items?: Scalar[];
+  members?: Members;
 }
 
-function readList(lines: readonly string[]): readonly Scalar[] | undefined {
-  const items: Scalar[] = [];
-  for (const line of lines) {
-    const item = line.startsWith('- ') ? readScalar(line.slice(2)) : undefined;
-    if (item === undefined) return undefined;
-    items.push(item);
-  }
-  return items;
+/** Returns the key of a member that is not there yet. */
+function keyOf(line: string, members: Members): string | undefined {
+  const key = line.slice(0, line.indexOf(':'));
+  const isKey = KEY.test(key) && line.charCodeAt(key.length) === COLON;
+  return isKey && !(key in members) ? key : undefined;
 }
 
-function readMembers(lines: readonly string[]): JsonObject | undefined {
-  const members: Record<string, JsonValue> = {};
-  for (const line of lines) {
-    const [, key, value] = MEMBER.exec(line) ?? [];
-    if (key === undefined || key in members || UNSAFE.has(key.toLowerCase())) return undefined;
-    const scalar = value === undefined ? undefined : readScalar(value);
-    if (scalar === undefined) return undefined;
-    members[key] = scalar;
+function addScalar(members: Members, key: string, line: string): boolean {
+  const start = key.length + 2;
+  const scalar = line.charCodeAt(start - 1) === SPACE ? readScalar(line.slice(start)) : undefined;
+  if (scalar !== undefined) members[key] = scalar;
+  return scalar !== undefined;
+}
+
+function addLine(block: Block, line: string): boolean {
+  if (line.startsWith('- ')) {
+    const item = block.members === undefined ? readScalar(line.slice(2)) : undefined;
+    if (item !== undefined) (block.items ??= []).push(item);
+    return item !== undefined;
   }
-  return members;
+  if (block.items !== undefined) return false;
+  block.members ??= {};
+  const key = keyOf(line, block.members);
+  return key !== undefined && addScalar(block.members, key, line);
+}
+
+/** Sets the member whose block ends; false if it has no lines. */
+function close({ key, items, members: nested }: Block, members: Members): boolean {
+  const value = items ?? nested;
+  if (value !== undefined) members[key] = value;
+  return value !== undefined;
 }
 
 function readScalar(text: string): Scalar | undefined {
-  if (QUOTED.test(text)) return JSON.parse(text) as string;
-  if (NUMBER.test(text)) return Number(text);
-  if (TIME.test(text)) return text;
+  // most values are words, and each test costs
+  const first = text.charCodeAt(0);
+  if (first === QUOTE) return QUOTED.test(text) ? (JSON.parse(text) as string) : undefined;
+  if (first >= ZERO && first <= NINE) {
+    if (NUMBER.test(text)) return Number(text);
+    if (TIME.test(text)) return text;
+  }
   return PLAIN.test(text) && !SPECIAL.test(text) ? text : undefined;
 }

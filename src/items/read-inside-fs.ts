@@ -113,9 +113,9 @@ function readAll(descriptor: number, { path, type, id }: ItemFile): Uint8Array {
   throw denied(path, 'it changed while being read');
 }
 
-/** Opens a file for reading. Without O_NONBLOCK a FIFO would hang the program. */
-export function openForReading(path: string): number {
-  return openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+/** Opens a file for reading, with further flags. Without O_NONBLOCK a FIFO would hang the program. */
+export function openForReading(path: string, flags = 0): number {
+  return openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | flags);
 }
 
 /** Reads up to `length` bytes from a descriptor; fewer only at the end of the file. */

@@ -1,5 +1,6 @@
 import {
   closeSync,
+  constants,
   type Dirent,
   fstatSync,
   lstatSync,
@@ -8,7 +9,7 @@ import {
   type Stats,
   statSync,
 } from 'node:fs';
-import { basename, dirname, join, sep } from 'node:path';
+import { basename, dirname, sep } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { isoTime } from '../core/clock.ts';
 import type { ItemType, Space } from '../core/ids.ts';
@@ -58,6 +59,12 @@ export const MAX_TEXT = 1024 * 1024;
 const BATCH_FILES = 500;
 const BATCH_BYTES = 8 * MAX_TEXT;
 
+interface ChangedItem {
+  readonly item: ScannedItem;
+  readonly fingerprint: FileFingerprint;
+  readonly isLink: boolean;
+}
+
 /**
  * Compares listed files with the fingerprints of an index by size and modification time. Costs one `lstat` for each file; only
  * new and changed files are read, when {@link ScanResult.changed} is iterated. A file that vanishes meanwhile counts as absent.
@@ -67,16 +74,17 @@ export function scanItems(
   known: ReadonlyMap<string, FileFingerprint>,
 ): ScanResult {
   const present = new Set<string>();
-  const changed: { readonly item: ScannedItem; readonly fingerprint: FileFingerprint }[] = [];
+  const changed: ChangedItem[] = [];
   for (const item of items) {
     // Synchronous: ten thousand stats through the thread pool take several times as long.
-    const stats = statsInside(item);
-    if (stats === undefined || present.has(item.path)) continue;
+    const found = statsInside(item);
+    if (found === undefined || present.has(item.path)) continue;
+    const { stats, isLink } = found;
     present.add(item.path);
     const fingerprint = { size: stats.size, mtime_ms: stats.mtimeMs };
     const before = known.get(item.path);
     if (before?.size === fingerprint.size && before.mtime_ms === fingerprint.mtime_ms) continue;
-    changed.push({ item, fingerprint });
+    changed.push({ item, fingerprint, isLink });
   }
   return {
     total: present.size,
@@ -85,8 +93,8 @@ export function scanItems(
     async *changed() {
       let documents: SearchDocument[] = [];
       let bytes = 0;
-      for (const [at, { item, fingerprint }] of changed.entries()) {
-        const read = readHead(item, MAX_TEXT);
+      for (const [at, { item, fingerprint, isLink }] of changed.entries()) {
+        const read = isLink ? readHead(item, MAX_TEXT) : readFile(item.path, MAX_TEXT, NO_LINK);
         if (read !== undefined) {
           const text = read.bytes.toString('utf8');
           documents.push(toSearchDocument({ ...item, fingerprint, text }));
@@ -117,10 +125,17 @@ export interface FileHead {
 
 /** Reads the head of an item's file; undefined if it is gone, no regular file, or a link out of its folder. */
 export function readHead(item: ScannedItem, limit: number): FileHead | undefined {
-  if (statsInside(item) === undefined) return undefined;
+  const found = statsInside(item);
+  return found && readFile(item.path, limit, found.isLink ? 0 : NO_LINK);
+}
+
+/** Opening fails if the file was replaced by a link since it was listed. */
+const NO_LINK = constants.O_NOFOLLOW;
+
+function readFile(path: string, limit: number, flags: number): FileHead | undefined {
   let descriptor: number | undefined;
   try {
-    descriptor = openForReading(item.path);
+    descriptor = openForReading(path, flags);
     const stats = fstatSync(descriptor);
     if (!stats.isFile()) return undefined;
     const bytes = readUpTo(descriptor, Math.min(stats.size, limit));
@@ -134,13 +149,20 @@ export function readHead(item: ScannedItem, limit: number): FileHead | undefined
   }
 }
 
-function statsInside({ path, root }: ScannedItem): Stats | undefined {
+interface Found {
+  readonly stats: Stats;
+  readonly isLink: boolean;
+}
+
+function statsInside({ path, root }: ScannedItem): Found | undefined {
   const own = lstatSync(path, { throwIfNoEntry: false });
-  if (own?.isSymbolicLink() !== true) return own?.isFile() === true ? own : undefined;
+  if (own?.isSymbolicLink() !== true) {
+    return own?.isFile() === true ? { stats: own, isLink: false } : undefined;
+  }
   try {
     if (!realpathSync(path).startsWith(realpathSync(root) + sep)) return undefined;
     const stats = statSync(path);
-    return stats.isFile() ? stats : undefined;
+    return stats.isFile() ? { stats, isLink: true } : undefined;
   } catch {
     return undefined;
   }
@@ -162,7 +184,7 @@ type Contents = Pick<SearchDocument, 'title' | 'tags' | 'body'> &
  */
 export function toSearchDocument(file: SearchableFile): SearchDocument {
   const { type, id, space, path, fingerprint, text } = file;
-  const contents = readContents(file) ?? {
+  const contents: Contents = readContents(file) ?? {
     title: basename(id),
     tags: '',
     body: withoutSignature(text),
@@ -176,8 +198,8 @@ export function toSearchDocument(file: SearchableFile): SearchDocument {
     directive: '',
     status: '',
     model: '',
-    time: isoTime(fingerprint.mtime_ms),
     ...contents,
+    time: contents.time ?? isoTime(fingerprint.mtime_ms),
   };
 }
 
@@ -231,22 +253,23 @@ function knowledgeContents(text: string, { path }: Place): Contents {
   };
 }
 
-/** Frontmatter between bare lines, below a signature or at the start. */
-const EXPORT = /^---\n((?:(?!---).*\n)*)---\n/;
+const FENCE = '---\n';
 
 /** Reads a file with frontmatter as rye writes it; undefined for any other knowledge. */
 function readExport(text: string) {
   const newline = text.indexOf('\n');
   const isSigned = newline !== -1 && isSignatureLine(text.slice(0, newline));
   const content = isSigned ? text.slice(newline + 1) : text;
-  const [block, yaml] = EXPORT.exec(content) ?? [];
-  const metadata = yaml === undefined ? undefined : parseFlatYaml(yaml.slice(0, -1));
-  if (block === undefined || metadata === undefined || content.includes('\r')) return undefined;
+  // frontmatter between bare lines, below a signature or at the start
+  const end = content.indexOf('\n---', FENCE.length - 1);
+  const isFenced = content.startsWith(FENCE) && content.startsWith(FENCE, end + 1) && end !== -1;
+  const metadata = isFenced ? parseFlatYaml(content.slice(FENCE.length, end)) : undefined;
+  if (metadata === undefined || content.includes('\r')) return undefined;
   const { title, tags, description } = metadata;
   if (typeof title !== 'string' || title.trim() === '' || description !== undefined)
     return undefined;
   if (!Array.isArray(tags) || !tags.every((tag) => typeof tag === 'string')) return undefined;
-  const body = content.slice(block.length).trim();
+  const body = content.slice(end + 1 + FENCE.length).trim();
   return { title: title.trim(), tags: [...new Set(tags)], description, metadata, body };
 }
 
@@ -318,7 +341,7 @@ export function scanFolders(
     }
     changed.set(folder, nowMs - stats.mtimeMs < SETTLED_MS ? UNSETTLED : stats.mtimeMs);
     for (const entry of entriesOf(folder)) {
-      const path = join(folder, entry.name);
+      const path = `${folder}${sep}${entry.name}`;
       if (entry.isDirectory()) waiting.push(path);
       else if (entry.isFile()) files.push(path);
     }

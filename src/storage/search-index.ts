@@ -14,8 +14,14 @@ export interface IndexAnswer {
 
 /** Full-text index of items and exports. Rebuildable: it is never the only copy of anything. */
 export interface SearchIndex {
-  /** Returns the fingerprints of all files, or of those inside or outside a folder. */
-  fingerprints(scope?: FolderScope): Promise<ReadonlyMap<string, FileFingerprint>>;
+  /**
+   * Returns the fingerprints of all files, or of those inside or outside a folder. `isWanted` sees each of them once and
+   * selects those to return, so that thousands of unchanged files take no memory.
+   */
+  fingerprints(
+    scope?: FolderScope,
+    isWanted?: (path: string, fingerprint: FileFingerprint) => boolean,
+  ): Promise<ReadonlyMap<string, FileFingerprint>>;
   /** Modification times of folders whose files are indexed as they were then. */
   folders(): Promise<ReadonlyMap<string, number>>;
   /** Remembers folders, and forgets those that are gone. */

@@ -56,9 +56,9 @@ it('the end of a thread indexes its own export and looks at no other', async () 
       const store = openMemoryStore({ clock, ids });
       const { index } = store;
       const watched: typeof index = {
-        fingerprints: async (scope) => {
+        fingerprints: async (scope, isWanted) => {
           looks.push('fingerprints');
-          return await index.fingerprints(scope);
+          return await index.fingerprints(scope, isWanted);
         },
         folders: async () => {
           looks.push('folders');

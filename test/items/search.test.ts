@@ -181,6 +181,10 @@ describe('scanItems', () => {
     const result = scanItems([item('out'), item('in'), item('broken')], new Map());
     expect((await documents(result)).map(({ body }) => body)).toEqual(['own words']);
     expect(readHead(item('out'), 9)).toBeUndefined();
+    const replaced = scanItems([item('real')], new Map());
+    await unlink(join(folder, 'real.md'));
+    symlinkSync(join(outside, 'secret.md'), join(folder, 'real.md'));
+    expect(await documents(replaced)).toEqual([]);
     await rm(outside, { recursive: true });
   });
 });

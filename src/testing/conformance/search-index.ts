@@ -129,6 +129,13 @@ export function searchIndexCases(open: OpenStore): void {
     expect([...inside.keys()]).toEqual(['/p/a.md']);
     const beyond = await index.fingerprints({ folder: '/p', side: 'outside' });
     expect([...beyond.keys()]).toEqual(['/q/c.md']);
+    const seen: string[] = [];
+    const wanted = await index.fingerprints(undefined, (path, { size }) => {
+      seen.push(path);
+      return size === fingerprint.size;
+    });
+    expect(seen.toSorted()).toEqual(['/p/a.md', '/q/c.md']);
+    expect(wanted).toEqual(new Map([['/p/a.md', fingerprint]]));
   });
 
   it('remembers the folders that were indexed', async () => {
