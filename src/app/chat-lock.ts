@@ -1,7 +1,7 @@
 import { rmdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
-import { makeFolders } from '../disk/whole-file.ts';
+import { makeFolders } from '../disk/folders.ts';
 import { type Lease, takeLease } from '../storage/files/lease.ts';
 import { processOwners } from '../storage/owners.ts';
 

@@ -10,7 +10,8 @@ import {
   type Space,
 } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
-import { makeFolders, writeWhole } from '../disk/whole-file.ts';
+import { makeFolders } from '../disk/folders.ts';
+import { writeWhole } from '../disk/whole-file.ts';
 import { signingMode } from '../items/config-fs.ts';
 import { summarize } from '../items/metadata.ts';
 import {

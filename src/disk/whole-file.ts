@@ -9,7 +9,6 @@ import {
   ftruncateSync,
   linkSync,
   lstatSync,
-  mkdirSync,
   openSync,
   realpathSync,
   renameSync,
@@ -18,8 +17,10 @@ import {
   statSync,
   writeSync,
 } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, join } from 'node:path';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
+import { syncFolder, syncFolderBy, withOpen } from './folders.ts';
+import type { FileSyncer } from './measured-sync.ts';
 import { diskReason, writeError } from './reasons.ts';
 
 /**
@@ -48,6 +49,8 @@ export interface StagedFile {
    * replaces a file; returns false if there is one.
    */
   commit(how?: 'replace' | 'create'): boolean;
+  /** Like `commit`, with syncs that may leave the main thread to others. Replaces an existing file. */
+  commitBy(syncer: FileSyncer): Promise<void>;
   /** Removes the unfinished file. Does nothing after `commit`. */
   discard(): void;
 }
@@ -79,14 +82,20 @@ export function stageFile(path: string, options: WholeFileOptions = {}): StagedF
       rmSync(temporary, { force: true });
     }
   };
-  const finish = (how: 'replace' | 'create'): boolean => {
+  const complete = (): void => {
     keepAttributes(fd, mode, existing);
     const held = fstatSync(fd).size;
     if (held !== size) throw systemError('EIO', `the disk holds ${held} of ${size} bytes`);
-    if (sync !== 'none') fsyncSync(fd);
+  };
+  const close = (): void => {
     state = 'closed';
     // some file systems report a full disk only here
     closeSync(fd);
+  };
+  const finish = (how: 'replace' | 'create'): boolean => {
+    complete();
+    if (sync !== 'none') fsyncSync(fd);
+    close();
     if (how === 'create') {
       const isNew = linkNew(temporary, target);
       discard();
@@ -98,11 +107,33 @@ export function stageFile(path: string, options: WholeFileOptions = {}): StagedF
     if (sync === 'all') syncRenamed(target);
     return true;
   };
+  const finishBy = async (syncer: FileSyncer): Promise<void> => {
+    complete();
+    if (sync !== 'none') await syncer(fd);
+    close();
+    renameSync(temporary, target);
+    state = 'gone';
+    if (sync !== 'all') return;
+    try {
+      await syncFolderBy(dirname(target), syncer);
+    } catch (error) {
+      throw nameNotSynced(target, error);
+    }
+  };
   return {
     write: (content) => {
       size += orDiscard(discard, () => writeFully(fd, content));
     },
     commit: (how = 'replace') => orDiscard(discard, () => finish(how)),
+    commitBy: async (syncer) => {
+      try {
+        await finishBy(syncer);
+      } catch (error) {
+        return orDiscard(discard, () => {
+          throw error;
+        });
+      }
+    },
     discard,
   };
 }
@@ -117,6 +148,22 @@ export function writeWhole(
     const staged = stageFile(path, options);
     staged.write(content);
     staged.commit();
+  } catch (error) {
+    throw writeError(path, error, options.hint);
+  }
+}
+
+/** Like {@link writeWhole}, with syncs that may leave the main thread to others. */
+export async function writeWholeBy(
+  syncer: FileSyncer,
+  path: string,
+  content: string | Uint8Array,
+  options: WholeFileOptions & { readonly hint?: string } = {},
+): Promise<void> {
+  try {
+    const staged = stageFile(path, options);
+    staged.write(content);
+    await staged.commitBy(syncer);
   } catch (error) {
     throw writeError(path, error, options.hint);
   }
@@ -148,7 +195,7 @@ export function writeOutput(
     return;
   }
   try {
-    withOpen(path, constants.O_WRONLY, (fd) => writeFully(fd, content));
+    withOpen(path, constants.O_WRONLY, (fd) => void writeFully(fd, content));
   } catch (error) {
     throw writeError(path, error, options.hint);
   }
@@ -207,44 +254,21 @@ export function moveAside(path: string, to: string): void {
   }
 }
 
-/** Creates a folder and its missing parents durably. */
-export function makeFolders(path: string, mode?: number): void {
-  const wanted = resolve(path);
-  try {
-    const first = mkdirSync(wanted, { recursive: true, ...(mode === undefined ? {} : { mode }) });
-    if (first === undefined) return;
-    for (let made = wanted; made.length >= first.length; made = dirname(made)) {
-      syncFolder(dirname(made));
-      if (made === dirname(made)) return;
-    }
-  } catch (error) {
-    throw writeError(path, error);
-  }
-}
-
-/** Syncs a folder: a new file name survives a power failure only after this. */
-export function syncFolder(folder: string): void {
-  // Windows cannot open folders
-  if (process.platform === 'win32') return;
-  try {
-    withOpen(folder, constants.O_RDONLY, fsyncSync);
-  } catch (error) {
-    // a folder without read permission cannot be opened, and some file systems cannot sync folders
-    if (!['EACCES', 'EPERM', 'EINVAL', 'ENOTSUP'].includes(systemCodeOf(error) ?? '')) throw error;
-  }
-}
-
 function syncRenamed(target: string): void {
   try {
     syncFolder(dirname(target));
   } catch (error) {
-    const reason = `its folder cannot be synced: ${diskReason(error)}`;
-    throw new RyeError('storage_failed', `${target} is written, but ${reason}`, {
-      hint: 'A power failure could restore the old file. Repair the disk.',
-      details: { path: target },
-      cause: error,
-    });
+    throw nameNotSynced(target, error);
   }
+}
+
+function nameNotSynced(target: string, cause: unknown): RyeError {
+  const reason = `its folder cannot be synced: ${diskReason(cause)}`;
+  return new RyeError('storage_failed', `${target} is written, but ${reason}`, {
+    hint: 'A power failure could restore the old file. Repair the disk.',
+    details: { path: target },
+    cause,
+  });
 }
 
 /** Returns the file that a write replaces, with what it is now. Costs one `lstat` for a path that is no link. */
@@ -314,15 +338,6 @@ function orDiscard<T>(discard: () => void, effect: () => T): T {
       // the first failure is the one to report
     }
     throw error;
-  }
-}
-
-function withOpen(path: string, flags: number, use: (fd: number) => unknown): void {
-  const fd = openSync(path, flags);
-  try {
-    use(fd);
-  } finally {
-    closeSync(fd);
   }
 }
 

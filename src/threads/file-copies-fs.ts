@@ -2,7 +2,8 @@ import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
-import { createWhole, makeFolders } from '../disk/whole-file.ts';
+import { makeFolders } from '../disk/folders.ts';
+import { createWhole } from '../disk/whole-file.ts';
 import { sha256Hex } from '../trust/keys.ts';
 
 /** Copies of files that a thread's tools changed, by the hash of their content. */

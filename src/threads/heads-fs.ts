@@ -12,7 +12,8 @@ import { dirname } from 'node:path';
 import { parseJson } from '../core/json.ts';
 import { NUMBER, nullable, objectOf, optional, TEXT } from '../core/shape.ts';
 import type { ThreadRecord } from '../core/thread.ts';
-import { appendWhole, makeFolders, writeWhole } from '../disk/whole-file.ts';
+import { makeFolders } from '../disk/folders.ts';
+import { appendWhole, writeWhole } from '../disk/whole-file.ts';
 import type { StoredHead } from '../storage/store.ts';
 import type { ThreadDocument } from './thread-document.ts';
 

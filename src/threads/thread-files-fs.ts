@@ -14,13 +14,14 @@ import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { assertThreadId } from '../core/ids.ts';
 import { isJsonObject, parseJson } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
+import { makeFolders, makeFoldersBy } from '../disk/folders.ts';
+import { measuredSync } from '../disk/measured-sync.ts';
 import {
   createWhole,
   type FileSync,
-  makeFolders,
   moveAside,
   UNFINISHED_FILE,
-  writeWhole,
+  writeWholeBy,
 } from '../disk/whole-file.ts';
 import { itemSubject } from '../items/binding.ts';
 import type { KeyLookup, SigningKey } from '../trust/keys.ts';
@@ -88,14 +89,15 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
     return join(threadsFolder(projectPath), threadId);
   };
   const root = join(projectPath, '.ai');
+  const syncer = measuredSync(clock, 'all');
   const assertPlace = (path: string): void => {
     assertOwnPath(root, path);
     if (isStoreLocal) assertState(projectPath, path);
   };
   const write = async (path: string, text: string, sync: FileSync): Promise<void> => {
     assertPlace(path);
-    makeFolders(dirname(path));
-    writeWhole(path, text, { hint: RECOVER, sync });
+    await makeFoldersBy(syncer, dirname(path));
+    await writeWholeBy(syncer, path, text, { hint: RECOVER, sync });
   };
   const writeState = async (
     threadId: string,

@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { isoSeconds } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
-import { makeFolders, writeWhole } from '../disk/whole-file.ts';
+import { makeFolders } from '../disk/folders.ts';
+import { writeWhole } from '../disk/whole-file.ts';
 import type { KeyFinder } from './key-finder-fs.ts';
 import {
   parseRevocation,

@@ -10,8 +10,9 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
+import { makeFolders } from '../disk/folders.ts';
 import { resourceError } from '../disk/reasons.ts';
-import { createWhole, makeFolders, writeWhole } from '../disk/whole-file.ts';
+import { createWhole, writeWhole } from '../disk/whole-file.ts';
 
 const MAX_KEY_FILE_BYTES = 65_536;
 const DIRECTORY_MODE = 0o700;

@@ -1,4 +1,5 @@
 import {
+  fsyncSync,
   linkSync,
   lstatSync,
   mkdirSync,
@@ -12,13 +13,14 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { makeFolders, makeFoldersBy } from '../../src/disk/folders.ts';
 import {
   appendWhole,
   createWhole,
-  makeFolders,
   stageFile,
   writeOutput,
   writeWhole,
+  writeWholeBy,
 } from '../../src/disk/whole-file.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
@@ -154,5 +156,41 @@ describe('makeFolders', () => {
     expect(modeOf(join(folder, 'a', 'b'))).toBe(0o700);
     writeFileSync(join(folder, 'file'), '');
     expect(() => makeFolders(join(folder, 'file', 'x'))).toThrow(/not a folder \(ENOTDIR\)/);
+  });
+});
+
+describe('syncs that leave the main thread', () => {
+  /** Syncs later, and records what is in the folder then. */
+  const recorder = () => {
+    const seen: (readonly string[])[] = [];
+    const syncer = async (fd: number): Promise<void> => {
+      await Promise.resolve();
+      seen.push(readdirSync(folder));
+      fsyncSync(fd);
+    };
+    return { seen, syncer };
+  };
+
+  it('a file has its name only after its content is synced, then its folder is', async () => {
+    const { seen, syncer } = recorder();
+    await writeWholeBy(syncer, join(folder, 'file'), 'text');
+    expect(seen).toEqual([[expect.stringMatching(/^\.rye-.*\.tmp$/)], ['file']]);
+    expect(readFileSync(join(folder, 'file'), 'utf8')).toBe('text');
+  });
+
+  it('a file that the disk does not keep leaves the old one and nothing else', async () => {
+    writeFileSync(join(folder, 'file'), 'old');
+    const broken = () => Promise.reject(Object.assign(new Error('broken'), { code: 'EIO' }));
+    const written = writeWholeBy(broken, join(folder, 'file'), 'new');
+    await expect(written).rejects.toThrow(/EIO/);
+    expect(readdirSync(folder)).toEqual(['file']);
+    expect(readFileSync(join(folder, 'file'), 'utf8')).toBe('old');
+  });
+
+  it('each folder that is made is synced into its parent', async () => {
+    const { seen, syncer } = recorder();
+    await makeFoldersBy(syncer, join(folder, 'a', 'b'));
+    await makeFoldersBy(syncer, join(folder, 'a', 'b'));
+    expect(seen).toHaveLength(2);
   });
 });

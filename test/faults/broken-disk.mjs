@@ -34,6 +34,12 @@ fs.writeSync = (fd, bytes, offset = 0, ...rest) => {
   return write(fd, bytes, offset, half);
 };
 
+const syncInPool = fs.fsync;
+fs.fsync = (fd, done) => {
+  if (at === 'sync' && isBroken(pathOf(fd))) process.nextTick(done, failure());
+  else syncInPool(fd, done);
+};
+
 const sync = fs.fsyncSync;
 fs.fsyncSync = (fd) => {
   if (at === 'sync' && isBroken(pathOf(fd))) throw failure();

@@ -1,7 +1,8 @@
 import { lstatSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { isRecord, parseJson } from '../../core/json.ts';
-import { makeFolders, writeWhole } from '../../disk/whole-file.ts';
+import { makeFolders } from '../../disk/folders.ts';
+import { writeWhole } from '../../disk/whole-file.ts';
 
 /** Messages that the history keeps. */
 const MAX_ENTRIES = 500;

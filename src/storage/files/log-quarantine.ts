@@ -10,7 +10,8 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { RyeError, systemCodeOf } from '../../core/errors.ts';
-import { makeFolders, stageFile, writeWhole } from '../../disk/whole-file.ts';
+import { makeFolders } from '../../disk/folders.ts';
+import { stageFile, writeWhole } from '../../disk/whole-file.ts';
 import { sha256Hex } from '../../log/checkpoint.ts';
 import { measure } from '../../log/reader.ts';
 import type { QuarantinedPart } from '../store.ts';

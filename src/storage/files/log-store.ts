@@ -4,7 +4,9 @@ import type { Clock } from '../../core/clock.ts';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import type { LogHeader } from '../../core/events.ts';
 import { assertThreadId, type IdSource } from '../../core/ids.ts';
-import { makeFolders, stageFile, syncFolder, writeFully } from '../../disk/whole-file.ts';
+import { makeFolders, syncFolderBy } from '../../disk/folders.ts';
+import { type FileSyncer, measuredSync } from '../../disk/measured-sync.ts';
+import { stageFile, writeFully } from '../../disk/whole-file.ts';
 import { startPosition, type WriterPosition } from '../../log/position.ts';
 import {
   eventsOf,
@@ -23,7 +25,6 @@ import type {
   LogWriterOptions,
   Owners,
 } from '../store.ts';
-import { type DataSync, measuredSync } from './data-sync.ts';
 import { type Lease, readLease, takeLease } from './lease.ts';
 import { archiveLog, isArchived, logBytes, logChunks, readChunksSync } from './log-archive.ts';
 import { lookUpByIndex, removeIndex, writeIndex } from './log-index.ts';
@@ -40,7 +41,11 @@ export interface FileLogStoreOptions {
 
 /** Logs as `<threads>/<thread_id>/transcript.jsonl`, one writer each, held by a lease beside the file. */
 export function createFileLogStore(given: FileLogStoreOptions): LogStore {
-  const options = { ...given, syncData: measuredSync(given.clock) };
+  const options = {
+    ...given,
+    syncData: measuredSync(given.clock),
+    syncAll: measuredSync(given.clock, 'all'),
+  };
   const folderOf = (threadId: string): string => {
     assertThreadId(threadId);
     return join(options.threadsPath, threadId);
@@ -109,7 +114,8 @@ export function createFileLogStore(given: FileLogStoreOptions): LogStore {
 }
 
 interface FileLogs extends FileLogStoreOptions {
-  readonly syncData: DataSync;
+  readonly syncData: FileSyncer;
+  readonly syncAll: FileSyncer;
 }
 
 /** The log in a file, archived or not. */
@@ -250,7 +256,7 @@ function moveToNewFile(path: string): void {
 function writerOver(
   fd: number,
   position: WriterPosition,
-  { path, threadId, lease, options, store: { clock, ids, syncData } }: Opening,
+  { path, threadId, lease, options, store: { clock, ids, syncData, syncAll } }: Opening,
   isNew = false,
 ): SignedLogWriter {
   // a new file survives a power failure only once its name is on the disk too
@@ -265,9 +271,8 @@ function writerOver(
       const synced = syncData(fd);
       if (isNamed) return synced;
       isNamed = true;
-      if (synced !== undefined) return synced.then(() => syncFolder(dirname(path)));
-      syncFolder(dirname(path));
-      return undefined;
+      if (synced === undefined) return syncFolderBy(dirname(path), syncAll);
+      return synced.then(() => syncFolderBy(dirname(path), syncAll));
     },
     saveText: (text) => saveArtifact(path, threadId, text),
     close() {

@@ -8,7 +8,8 @@ import type { Clock } from '../../core/clock.ts';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import { parseJson } from '../../core/json.ts';
 import { mapOf, TEXT } from '../../core/shape.ts';
-import { makeFolders, writeWhole } from '../../disk/whole-file.ts';
+import { makeFolders } from '../../disk/folders.ts';
+import { writeWhole } from '../../disk/whole-file.ts';
 import type { Owner, Owners } from '../../storage/store.ts';
 import type { RunnerCommand } from '../ports.ts';
 

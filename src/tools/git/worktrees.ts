@@ -3,7 +3,8 @@ import { lstat, readdir, realpath, rm } from 'node:fs/promises';
 import { join, relative, resolve, sep } from 'node:path';
 import { RyeError, systemCodeOf } from '../../core/errors.ts';
 import type { ChangedFile, IsolationResult, PlannedWorktree } from '../../core/isolation.ts';
-import { makeFolders, writeWhole } from '../../disk/whole-file.ts';
+import { makeFolders } from '../../disk/folders.ts';
+import { writeWhole } from '../../disk/whole-file.ts';
 import { exclusively } from '../files.ts';
 import { type GitOptions, git, tryGit, withoutFilters } from './git.ts';
 

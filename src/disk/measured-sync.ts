@@ -1,6 +1,6 @@
-import { fdatasync, fdatasyncSync } from 'node:fs';
+import { fdatasync, fdatasyncSync, fsync, fsyncSync } from 'node:fs';
 import { promisify } from 'node:util';
-import type { Clock } from '../../core/clock.ts';
+import type { Clock } from '../core/clock.ts';
 
 /** A sync as short as this costs less than waking a thread of the pool for it. */
 const SHORT_MS = 0.25;
@@ -10,17 +10,32 @@ const LONG_IN_A_ROW = 2;
 const FIRST_PAUSE = 64;
 const LONGEST_PAUSE = 4096;
 
-const inPool = promisify(fdatasync);
+/** A call of the system on the main thread and in the pool. */
+interface Call {
+  readonly now: (fd: number) => void;
+  readonly inPool: (fd: number) => Promise<void>;
+}
+
+const CALLS = {
+  /** What was written to a file. */
+  data: { now: fdatasyncSync, inPool: promisify(fdatasync) },
+  /** A file with its attributes, or a folder. */
+  all: { now: fsyncSync, inPool: promisify(fsync) },
+} as const satisfies Readonly<Record<string, Call>>;
 
 /** Makes what was written to an open file durable: at once and undefined, or later. Rejects with the system's error. */
-export type DataSync = (fd: number) => void | Promise<void>;
+export type FileSyncer = (fd: number) => void | Promise<void>;
 
 /**
  * Syncs files on the main thread while the disk answers at once, as one with a write cache that survives a power failure
  * or one in memory does, and in the thread pool while it does not: one slow disk must not stop the other threads of the
  * process, and waking a thread of the pool costs the main thread more than a short sync.
  */
-export function measuredSync(clock: Pick<Clock, 'monotonic'>): DataSync {
+export function measuredSync(
+  clock: Pick<Clock, 'monotonic'>,
+  what: keyof typeof CALLS = 'data',
+): FileSyncer {
+  const { now, inPool } = CALLS[what];
   let long = 0;
   let left = 0;
   let pause = FIRST_PAUSE;
@@ -30,7 +45,7 @@ export function measuredSync(clock: Pick<Clock, 'monotonic'>): DataSync {
       return inPool(fd);
     }
     const begun = clock.monotonic();
-    fdatasyncSync(fd);
+    now(fd);
     if (clock.monotonic() - begun <= SHORT_MS) {
       long = 0;
       pause = FIRST_PAUSE;
