@@ -17,7 +17,7 @@ interface Call {
 }
 
 const CALLS = {
-  /** What was written to a file. */
+  /** The bytes of a file. */
   data: { now: fdatasyncSync, inPool: promisify(fdatasync) },
   /** A file with its attributes, or a folder. */
   all: { now: fsyncSync, inPool: promisify(fsync) },
