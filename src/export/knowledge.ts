@@ -1,4 +1,3 @@
-import { stringify } from 'yaml';
 import type { LogEvent } from '../core/events.ts';
 import { compact } from '../core/json.ts';
 import { withoutControls } from '../core/text.ts';
@@ -6,6 +5,7 @@ import type { ThreadRun } from '../core/thread.ts';
 import { formatCost } from '../core/usage.ts';
 import { isKnown, pathTo } from '../log/tree.ts';
 import { bounded, fence, inlineCode, quote, renderEvent } from './markdown.ts';
+import { plainYaml } from './plain-yaml.ts';
 import type { ExportFacts, ExportSource } from './source.ts';
 
 /** Renders a thread as a knowledge entry: frontmatter, then the readable conversation. Same log, same text. */
@@ -76,7 +76,7 @@ function frontmatter({ document, description, capabilitiesRef, finishedAt }: Fac
     tags: ['thread', status],
   };
   // YAML escapes the other control characters itself.
-  const yaml = withoutControls(stringify(metadata, { lineWidth: 0 })).replaceAll('\t', '\u{FFFD}');
+  const yaml = withoutControls(plainYaml(metadata)).replaceAll('\t', '\u{FFFD}');
   return `---\n${yaml}---`;
 }
 

@@ -1,4 +1,4 @@
-import type { Clock } from '../core/clock.ts';
+import { type Clock, overReason } from '../core/clock.ts';
 import type { ControlAction } from '../core/hook.ts';
 
 type StopCause = 'cancelled' | 'duration' | 'closed';
@@ -46,7 +46,7 @@ export class Stop {
   /** Ends the run after the current batch. The first decision counts. */
   endAfterBatch(decision: ControlAction): void {
     this.#decision ??= decision;
-    this.#ending.abort();
+    this.#ending.abort(overReason());
   }
 
   /** Aborts once the run is to end: no decision is needed any more. */
@@ -62,7 +62,7 @@ export class Stop {
 
   /** Aborts running calls in `ms` from now, and forgets that an earlier deadline passed. */
   arm(ms: number): void {
-    this.#timer.abort();
+    this.#timer.abort(overReason());
     const timer = new AbortController();
     this.#timer = timer;
     if (this.#cause === 'duration') {
@@ -75,15 +75,15 @@ export class Stop {
 
   /** Releases the timer and the caller's signal, and aborts every running call. */
   close(): void {
-    this.#timer.abort();
+    this.#timer.abort(overReason());
     this.#outer.removeEventListener('abort', this.#onCancel);
     this.#end('closed');
   }
 
   #end(cause: StopCause): void {
     if (this.#cause === undefined || this.#cause === 'duration') this.#cause = cause;
-    this.#controller.abort();
-    if (cause !== 'duration') this.#cancel.abort();
+    this.#controller.abort(overReason());
+    if (cause !== 'duration') this.#cancel.abort(overReason());
   }
 }
 
