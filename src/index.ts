@@ -258,6 +258,7 @@ export { type MemoryStoreOptions, openMemoryStore } from './storage/memory-store
 export type { FolderScope, IndexAnswer, SearchIndex } from './storage/search-index.ts';
 export type {
   BudgetRow,
+  Bundles,
   Durability,
   EntryLookup,
   FinishParams,
@@ -281,6 +282,7 @@ export type {
   RegisterParams,
   Registry,
   Store,
+  StoredBundle,
   StoredFile,
   StoredHead,
   ThreadDocuments,

@@ -12,6 +12,7 @@ import { openStore } from '../storage/open-store.ts';
 import { processOwners } from '../storage/owners.ts';
 import { SqliteSearchIndex } from '../storage/sqlite/search-index.ts';
 import type {
+  Bundles,
   CloseOptions,
   LogHeads,
   LogStore,
@@ -60,6 +61,7 @@ export function configuredStore(opening: StoreOpening): () => Store {
         location: (threadId) => `postgres:${threadId}`,
       },
       documents: lazy<ThreadDocuments>(async () => (await open()).documents ?? NONE, DOCUMENTS),
+      bundles: lazy<Bundles>(async () => (await open()).bundles ?? NO_BUNDLES, BUNDLES),
       index,
       owners,
       close(options?: CloseOptions) {
@@ -206,4 +208,16 @@ const NONE: ThreadDocuments = {
   put: async () => undefined,
   get: async () => undefined,
   list: async () => [],
+};
+
+const BUNDLES = { put: 'promise', get: 'promise' } as const;
+
+/** The configuration names no store: no other machine could read a bundle. */
+const NO_BUNDLES: Bundles = {
+  put: async () => {
+    throw new RyeError('fleet_unavailable', 'the configuration names no store for a bundle', {
+      hint: 'Set store.url in .ai/config/store.yaml to the URL of a PostgreSQL database.',
+    });
+  },
+  get: async () => undefined,
 };

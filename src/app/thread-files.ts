@@ -88,7 +88,7 @@ function notingClaims(store: Store, claimed: Map<string, number>): Store {
     resume: async (...resume: Parameters<Registry['resume']>) =>
       noted(await registry.resume(...resume)),
   };
-  const { documents, maintenance } = store;
+  const { documents, bundles, maintenance } = store;
   return {
     registry: claiming,
     ledger,
@@ -99,6 +99,7 @@ function notingClaims(store: Store, claimed: Map<string, number>): Store {
     index,
     owners,
     ...(documents ? { documents } : {}),
+    ...(bundles ? { bundles } : {}),
     ...(maintenance ? { maintenance } : {}),
     close: (options) => store.close(options),
   };

@@ -254,6 +254,18 @@ export function moveAside(path: string, to: string): void {
   }
 }
 
+/** Renames a folder to a name that is free or an empty folder; returns false if the name is taken. */
+export function moveFolder(path: string, to: string): boolean {
+  try {
+    renameSync(path, to);
+  } catch (error) {
+    if (['ENOTEMPTY', 'EEXIST', 'ENOTDIR'].includes(systemCodeOf(error) ?? '')) return false;
+    throw writeError(to, error);
+  }
+  syncRenamed(to);
+  return true;
+}
+
 function syncRenamed(target: string): void {
   try {
     syncFolder(dirname(target));

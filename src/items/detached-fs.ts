@@ -39,6 +39,18 @@ export function readDetached(
   return other === undefined ? undefined : readStatement(other)?.trim();
 }
 
+/** Returns the path of the signature file that fits the text; undefined if there is none. */
+export function detachedPath(
+  item: Place & { readonly text: string },
+  style: SignatureStyle,
+  roots: Roots,
+): string | undefined {
+  const base = basePath(item, roots);
+  const hash = contentHashOf(item.text, style);
+  const path = base === undefined || hash === undefined ? undefined : pathOf(base, hash);
+  return path !== undefined && existsSync(path) ? path : undefined;
+}
+
 /** Writes the signature of a text and removes those of earlier texts. */
 export function writeDetached(item: Place, signature: string, hash: string, roots: Roots): void {
   const base = basePath(item, roots);

@@ -1,5 +1,6 @@
 import type { Clock } from '../core/clock.ts';
 import type { IdSource } from '../core/ids.ts';
+import { PostgresBundles } from './postgres/bundles.ts';
 import { PostgresDatabase } from './postgres/database.ts';
 import { threadLeases, WorkerLeases } from './postgres/leases.ts';
 import { LogRows } from './postgres/log-rows.ts';
@@ -34,6 +35,7 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     ...threadTables(database),
     logs: new PostgresLogStore({ rows: new LogRows(database), clock, ids, owners }),
     documents: new PostgresThreadDocuments(database),
+    bundles: new PostgresBundles(database),
     index,
     owners,
     close() {

@@ -15,6 +15,7 @@ import type { OpenedLog } from '../log/reader.ts';
 import type { TreeEntry } from '../log/tree.ts';
 import type { LogExtent, LogVerification } from '../log/verifier.ts';
 import type { Approvals } from './approvals.ts';
+import type { Bundles } from './bundles.ts';
 import type { Deliveries } from './deliveries.ts';
 import type { Ledger } from './ledger.ts';
 import type { StoreMaintenance } from './maintenance.ts';
@@ -348,6 +349,8 @@ export interface Store {
   readonly owners: Owners;
   /** The files of threads; absent for a store of one machine, where they are in the project's folder alone. */
   readonly documents?: ThreadDocuments;
+  /** The items of threads that other machines run; absent for a store of one machine. */
+  readonly bundles?: Bundles;
   /** Absent for a store whose databases rye can't inspect or replace. */
   readonly maintenance?: StoreMaintenance;
   /** Releases what the store holds open; the callers have closed its writers. Work may continue after the return. */
@@ -366,6 +369,7 @@ export type { OpenedLog } from '../log/reader.ts';
 export type { LogExtent, LogVerification } from '../log/verifier.ts';
 export type { BudgetRow } from '../policy/budget.ts';
 export type { StoredApproval } from './approvals.ts';
+export type { Bundles, StoredBundle } from './bundles.ts';
 export type {
   ResolveParams,
   RunKey,

@@ -120,6 +120,27 @@ describe('a PostgreSQL store', () => {
     expect(await documents.get('t-2', 'thread.json')).toEqual(file('as it began'));
   });
 
+  it('keeps the tar of a bundle once, and finds every change of its rows', async () => {
+    const { store, database } = await house();
+    const { bundles } = store;
+    if (!bundles) throw new Error('the store keeps no bundles');
+    const tar = Buffer.from('the items');
+    const digest = sha256Hex(tar);
+    const bundle = { digest, planSha256: 'plan-1', tar, envelope: 'signed' };
+    await Promise.all([bundles.put(bundle), bundles.put(bundle)]);
+    await bundles.put({ ...bundle, planSha256: 'plan-2', envelope: 'signed too' });
+    // the first statement stays
+    await bundles.put({ ...bundle, envelope: 'another' });
+    expect(await bundles.get(digest, 'plan-1')).toEqual(bundle);
+    expect(await bundles.get(digest, 'plan-2')).toMatchObject({ envelope: 'signed too' });
+    expect(await bundles.get(digest, 'plan-3')).toBeUndefined();
+    expect((await database.query('SELECT 1 FROM bundles')).rowCount).toBe(1);
+    const other = { ...bundle, tar: Buffer.from('other items') };
+    await expect(bundles.put(other)).rejects.toMatchObject({ code: 'invalid_input' });
+    await database.query("UPDATE bundles SET tar = tar || ' '::bytea");
+    await expect(bundles.get(digest, 'plan-1')).rejects.toMatchObject({ code: 'thread_tampered' });
+  });
+
   it('hands the client of a transaction to a part of it, which commits or rolls back with the rest', async () => {
     const { database } = await house();
     const insert = (name: string) =>

@@ -275,5 +275,21 @@ const THREAD_FILES = `
     PRIMARY KEY (thread_id, name)
   );`;
 
+/** Bundles, see `bundles.ts`. */
+const BUNDLES = `
+  CREATE TABLE bundles (
+    digest TEXT COLLATE "C" PRIMARY KEY,
+    tar BYTEA NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
+  );
+  ALTER TABLE bundles ALTER COLUMN tar SET STORAGE EXTERNAL;
+  CREATE TABLE bundle_statements (
+    digest TEXT COLLATE "C" NOT NULL REFERENCES bundles (digest),
+    plan_sha256 TEXT COLLATE "C" NOT NULL,
+    envelope TEXT NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (digest, plan_sha256)
+  );`;
+
 /** Steps from one version of the schema to the next. A database is at version n after the first n of them. */
-export const MIGRATIONS: readonly string[] = [TABLES + GLOB + LOGS, WORKERS, THREAD_FILES];
+export const MIGRATIONS: readonly string[] = [TABLES + GLOB + LOGS, WORKERS, THREAD_FILES, BUNDLES];
