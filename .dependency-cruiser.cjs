@@ -10,6 +10,7 @@ const LAYERS = {
   log: ['core'],
   items: ['core', 'disk', 'trust'],
   hooks: ['core', 'policy'],
+  schedules: ['core'],
   providers: ['core', 'policy', 'startup'],
   tools: ['core', 'disk', 'items', 'startup'],
   storage: ['core', 'disk', 'log', 'policy'],
@@ -38,7 +39,7 @@ const LAYERS = {
     'storage/sql-work.ts',
     'fleet/port.ts',
   ],
-  fleet: ['core', 'disk', 'trust', 'items', 'storage', 'threads'],
+  fleet: ['core', 'disk', 'trust', 'items', 'schedules', 'storage', 'threads'],
   app: [
     'core',
     'disk',
@@ -47,6 +48,7 @@ const LAYERS = {
     'log',
     'items',
     'hooks',
+    'schedules',
     'providers',
     'tools',
     'storage',
@@ -57,11 +59,11 @@ const LAYERS = {
     'fleet',
     'startup',
   ],
-  cli: ['core', 'disk', 'app', 'browser', 'fleet'],
+  cli: ['core', 'disk', 'app', 'browser', 'fleet', 'schedules/options.ts'],
   browser: ['core', 'app', 'cli/terminal-text.ts'],
 };
 // Folders with no I/O at all, and the only builtins they may use.
-const PURE = ['core', 'policy', 'log', 'hooks', 'loop', 'export'];
+const PURE = ['core', 'policy', 'log', 'hooks', 'loop', 'export', 'schedules'];
 // Third-party packages with one home each, so that replacing one touches one folder.
 const VENDORS = {
   '@anthropic-ai/sandbox-runtime': ['tools'],
@@ -75,6 +77,7 @@ const VENDORS = {
   '@mariozechner/pi-tui': ['browser'],
   'get-east-asian-width': ['cli'],
   zod: ['schemas'],
+  croner: ['schedules'],
   vitest: ['testing/conformance'],
 };
 // Optional features: only these folders may load one, and only with `import()`, except for types.

@@ -15,6 +15,7 @@ export type * from './app/api/items.ts';
 export type * from './app/api/output-schema.ts';
 export type * from './app/api/rules.ts';
 export type * from './app/api/rye.ts';
+export type * from './app/api/schedules.ts';
 export type * from './app/api/threads.ts';
 export type * from './app/api/trees.ts';
 export { openRye } from './app/open-rye.ts';

@@ -5,10 +5,12 @@ import { hookFile, hooks } from '../../src/schemas/hooks.ts';
 import { httpServer, stdioServer } from '../../src/schemas/mcp.ts';
 import { policy, riskTable, trust } from '../../src/schemas/policy.ts';
 import { providerFile } from '../../src/schemas/provider.ts';
+import { schedules } from '../../src/schemas/schedules.ts';
 import { settings } from '../../src/schemas/settings.ts';
 import { approvalDocuments } from './approvals.ts';
 import { itemDocuments } from './items.ts';
 import { runDocuments } from './runs.ts';
+import { scheduleDocuments } from './schedules.ts';
 import { sessionDocuments } from './sessions.ts';
 import { threadDocuments } from './threads.ts';
 import { workspaceDocuments } from './workspace.ts';
@@ -24,6 +26,7 @@ const CHECKED = {
   'mcp-stdio': stdioServer,
   policy,
   provider: providerFile,
+  schedules,
   settings,
 };
 
@@ -43,6 +46,7 @@ const DESCRIBED = [
   ],
   ['config/capability_risk', '.ai/config/agent/capability_risk.yaml', riskTable],
   ['config/trust', '.ai/config/trust.yaml', trust],
+  ['config/schedules', '.ai/config/schedules.yaml', schedules],
   ['config/provider', '.ai/config/agent/providers/NAME.yaml', providerFile],
   ['log/entries', 'Payloads of the entries in transcript.jsonl, by event type', payloads],
 ] as const;
@@ -53,6 +57,7 @@ export function schemaFiles(): ReadonlyMap<string, string> {
     ...approvalDocuments,
     ...itemDocuments,
     ...runDocuments,
+    ...scheduleDocuments,
     ...sessionDocuments,
     ...threadDocuments,
     ...workspaceDocuments,

@@ -23,6 +23,9 @@ export async function checkOwnReader(file: FoundFile, spaces: Spaces): Promise<v
   } else if (id === 'agent/approvals') {
     const { value } = await readConfigFile(file);
     parseApprovalPolicy(value, file.space, { path });
+  } else if (id === 'schedules') {
+    const { readSchedules } = await import('../schedules/schedule.ts');
+    readSchedules((await readConfigFile(file)).value, path);
   } else if (id === 'mcp') {
     const { value } = await readOverShipped(file, spaces);
     const { servers, disclosure } = value;

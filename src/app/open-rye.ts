@@ -4,6 +4,7 @@ import type { ApprovalsService } from './api/approvals.ts';
 import type { ItemsService, KeysService, LockService } from './api/items.ts';
 import type { RulesService } from './api/rules.ts';
 import type { OpenRyeOptions, Rye } from './api/rye.ts';
+import type { SchedulesService } from './api/schedules.ts';
 import type {
   ChildrenService,
   DeliveriesService,
@@ -43,6 +44,7 @@ export function openRye(given: OpenRyeOptions): Rye {
     lock: lockOf(workspace),
     threads: threadsOf(workspace),
     approvals: approvalsOf(workspace),
+    schedules: schedulesOf(workspace),
     rules: rulesOf(workspace),
     children: childrenOf(workspace),
     recovery: recoveryOf(workspace),
@@ -155,6 +157,22 @@ function approvalsOf(workspace: Workspace): ApprovalsService {
   return lazy<ApprovalsService>(
     async () => new (await import('./approvals/service.ts')).ApprovalRequests(workspace),
     { list: 'promise', show: 'promise', decide: 'promise', verify: 'promise', watch: 'stream' },
+  );
+}
+
+function schedulesOf(workspace: Workspace): SchedulesService {
+  return lazy<SchedulesService>(
+    async () => new (await import('./schedules/service.ts')).Schedules(workspace),
+    {
+      add: 'promise',
+      list: 'promise',
+      pause: 'promise',
+      resume: 'promise',
+      remove: 'promise',
+      run: 'promise',
+      timer: 'promise',
+      serve: 'promise',
+    },
   );
 }
 

@@ -67,6 +67,9 @@ export const ROOT: Command = {
         deny: 'Deny requests with your signature',
         answer: 'Answer a question with your signature',
       }),
+      ...commandsOf(() => import('./commands/schedule.ts'), {
+        schedule: 'Run directives at set times',
+      }),
       ...commandsOf(() => import('./commands/rules.ts'), {
         rules: 'List and test stream rules, or scan files with them',
       }),

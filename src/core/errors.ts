@@ -34,6 +34,7 @@ const EXIT_BY_CODE = {
   state_missing: EXIT.failed,
   resource_exhausted: EXIT.failed,
   thread_locked: EXIT.failed,
+  schedules_locked: EXIT.failed,
   spawn_failed: EXIT.failed,
   thread_crashed: EXIT.failed,
   aborted_by_hook: EXIT.failed,

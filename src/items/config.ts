@@ -171,6 +171,7 @@ const POWER_FILES = new Set([
   'agent/tools',
   'interpolation',
   'mcp',
+  'schedules',
   'store',
   'tools',
   'trust',
@@ -178,7 +179,7 @@ const POWER_FILES = new Set([
 
 /**
  * True for files that can send secrets elsewhere, start programs or loosen a bound: providers (base URL, headers, key
- * name), hooks, MCP servers, risk, limits, transcript strictness, sandbox, readable environment variables, the store,
+ * name), hooks, MCP servers, risk, limits, transcript strictness, sandbox, readable environment variables, schedules, the store,
  * trust. In a project they count only if a key that the user trusts signed them.
  */
 export function isPowerFile(name: string): boolean {

@@ -54,6 +54,11 @@ const READING: Readonly<Record<string, readonly string[]>> = {
   'threads export': ['threads export nope'],
   'threads import': ['threads import nope.jsonl'],
   'threads pull': ['threads pull nope'],
+  'schedule list': ['schedule', 'schedule list'],
+  'schedule pause': ['schedule pause nope'],
+  'schedule resume': ['schedule resume nope'],
+  'schedule run': ['schedule run nope'],
+  'schedule remove': ['schedule remove nope'],
   'rules list': ['rules list'],
   'rules test': ['rules test text'],
   'rules scan': ['rules scan .'],
@@ -95,6 +100,8 @@ const WRITING: ReadonlySet<string> = new Set([
   'keys publish',
   'chat',
   'models use',
+  'schedule add',
+  'schedule serve',
 ]);
 
 const LINES = Object.values(READING).flat();
@@ -149,7 +156,9 @@ describe('in an empty folder, with an empty home', () => {
 
 describe('in a project without a thread', () => {
   it.each(
-    LINES.filter((line) => /^(?:search|list|fetch|validate|verify|threads|doctor)/.test(line)),
+    LINES.filter((line) =>
+      /^(?:search|list|fetch|validate|verify|threads|doctor|schedule)/.test(line),
+    ),
   )('`rye %s` creates no file and no folder', async (line) => {
     expect((await rye(['init'])).code).toBe(0);
     const before = filesOf();

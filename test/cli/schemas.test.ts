@@ -40,7 +40,11 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'git-setup': ['git setup'],
   'keys-publish': ['keys publish'],
   'keys-rotate': ['keys rotate'],
-  launched: ['run hello --async', 'execute tool rye/core/greet --param who=Ada --async'],
+  launched: [
+    'run hello --async',
+    'schedule run kept',
+    'execute tool rye/core/greet --param who=Ada --async',
+  ],
   list: ['list directive', 'list tool', 'list knowledge'],
   'lock-accept': ['lock accept'],
   'lock-status': ['lock status'],
@@ -51,6 +55,14 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'rules-list': ['rules list'],
   'rules-scan': ['rules scan {project}'],
   'rules-test': ["rules test eval('1') --tool write --path a.ts"],
+  schedule: [
+    'schedule add {fresh} --cron {cron} directive hello',
+    'schedule pause {fresh}',
+    'schedule resume {fresh}',
+    'schedule remove {fresh}',
+  ],
+  'schedule-list': ['schedule list', 'schedule'],
+  'schedule-timer': ['schedule add other --cron {cron} --print systemd hello'],
   search: ['search knowledge hello', 'search all greet'],
   sign: ['sign directive example', 'edit example'],
   'thread-result': [
@@ -107,7 +119,12 @@ const ASKING = `\`\`\`xml
 `;
 
 /** Commands without a JSON document. */
-const WITHOUT: ReadonlySet<string> = new Set(['completion', 'threads open']);
+const WITHOUT: ReadonlySet<string> = new Set([
+  'completion',
+  'threads open',
+  // a signal ends it; test/schedules/cli.test.ts reads its document
+  'schedule serve',
+]);
 
 let here: Workspace & { readonly remove: () => void };
 /** Values for the placeholders above. */
@@ -132,7 +149,8 @@ beforeAll(async () => {
   writeFileSync(asking, ASKING);
   await here.rye(['sign', 'directive', 'asking']);
   const [asked] = (await here.json(['run', 'asking']))['approvals'] as readonly string[];
-  Object.assign(names, { id, tree, ended, entry, pem, key, session });
+  await here.rye(['schedule', 'add', 'kept', '--cron', '0 3 * * *', 'hello']);
+  Object.assign(names, { cron: '0 3 * * *', id, tree, ended, entry, pem, key, session });
   Object.assign(names, { asked, project: here.project });
 });
 afterAll(() => here.remove());

@@ -13,9 +13,14 @@ const ROOT = path.resolve(import.meta.dirname, '../..');
 
 /**
  * Bundles a test's program into one file, which starts in a fraction of the time that its sources need under tsx. Returns the
- * file. It lies in the test run's folder below node_modules, so that it finds its packages.
+ * file. It lies in the test run's folder below node_modules, so that it finds its packages. A program that
+ * opens projects has the constants of the build.
  */
-export async function bundle(entry: string, mistake?: Mistake): Promise<string> {
+export async function bundle(
+  entry: string,
+  mistake?: Mistake,
+  { opensProjects = false }: { readonly opensProjects?: boolean } = {},
+): Promise<string> {
   const folder = process.env['RYE_TEST_CLI_DIR'];
   if (folder === undefined) throw new Error('bundle() works only under Vitest');
   const outfile = path.join(mkdtempSync(path.join(folder, 'program-')), 'program.mjs');
@@ -27,10 +32,17 @@ export async function bundle(entry: string, mistake?: Mistake): Promise<string> 
     platform: 'node',
     target: 'node20',
     packages: 'external',
+    define: opensProjects ? await definitions() : {},
     logLevel: 'error',
     plugins: mistake ? [withMistake(mistake)] : [],
   });
   return outfile;
+}
+
+async function definitions(): Promise<Record<string, string>> {
+  const script: string = path.join(ROOT, 'scripts', 'define.mjs');
+  const loaded = (await import(script)) as { definitions(): Promise<Record<string, string>> };
+  return await loaded.definitions();
 }
 
 function withMistake({ file, from, to }: Mistake): Plugin {

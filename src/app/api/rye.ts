@@ -20,6 +20,7 @@ import type {
 import type { ItemsService, KeysService, LockService } from './items.ts';
 import type { OutputSchema, OutputsWith } from './output-schema.ts';
 import type { RulesService } from './rules.ts';
+import type { SchedulesService } from './schedules.ts';
 import type {
   ChildrenService,
   DeliveriesService,
@@ -87,6 +88,7 @@ export interface Rye {
   readonly threads: ThreadsService;
   /** Requests that wait for a person's decision. */
   readonly approvals: ApprovalsService;
+  readonly schedules: SchedulesService;
   /** Stream rules, outside of threads. */
   readonly rules: RulesService;
   readonly children: ChildrenService;

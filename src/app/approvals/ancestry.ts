@@ -14,7 +14,13 @@ interface Ancestor {
 const MAX_DEPTH = 256;
 
 /** Acts that are for people alone, as a refusal names them. */
-type PersonalAct = 'decide' | 'change keys' | 'accept files' | 'sign' | 'refresh a plan';
+type PersonalAct =
+  | 'decide'
+  | 'change keys'
+  | 'accept files'
+  | 'sign'
+  | 'refresh a plan'
+  | 'change or start schedules';
 
 /**
  * Refuses an act inside a thread: if a process above this one runs a thread, or was started by a tool of one. A new

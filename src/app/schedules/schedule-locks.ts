@@ -1,0 +1,43 @@
+import { join } from 'node:path';
+import { RyeError } from '../../core/errors.ts';
+import { makeFolders } from '../../disk/whole-file.ts';
+import { type Lease, takeLease } from '../../storage/files/lease.ts';
+import { processOwners } from '../../storage/owners.ts';
+
+/** The state of the schedules of a project. */
+export function schedulesFolder(projectPath: string): string {
+  return join(projectPath, '.ai', 'state', 'schedules');
+}
+
+const WORK = {
+  serve: 'serves the schedules of this project',
+  edit: 'changes the schedules of this project',
+} as const;
+
+/**
+ * Takes the right to serve or to change the schedules of a project. Throws `schedules_locked` while another living
+ * process has it; the lock of a process that died is replaced.
+ */
+export function lockSchedules(projectPath: string, work: keyof typeof WORK): Lease {
+  // no schedule has a name that begins with a dot
+  const folder = join(schedulesFolder(projectPath), `.${work}`);
+  const owners = processOwners();
+  makeFolders(folder, 0o700);
+  const worded = <T>(action: () => T): T => {
+    try {
+      return action();
+    } catch (error) {
+      if (!(error instanceof RyeError) || error.code !== 'thread_locked') throw error;
+      const { pid, host }: { readonly pid?: unknown; readonly host?: unknown } =
+        error.details ?? {};
+      const who = typeof pid === 'number' ? `process ${pid} on ${String(host)}` : 'another process';
+      throw new RyeError('schedules_locked', `${who} ${WORK[work]}`, {
+        hint: work === 'serve' ? 'End it first, or leave the schedules to it.' : 'Try again.',
+        details: { pid, host },
+      });
+    }
+  };
+  const owner = owners.self();
+  const lease = worded(() => takeLease({ folder, threadId: work, owner, epoch: 1, owners }));
+  return { ...lease, assertHeld: () => worded(() => lease.assertHeld()) };
+}

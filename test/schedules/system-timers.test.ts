@@ -1,0 +1,106 @@
+import { execFileSync } from 'node:child_process';
+import { describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
+import type { Timer } from '../../src/schedules/options.ts';
+import { readSchedules } from '../../src/schedules/schedule.ts';
+import { runCommand, timerText } from '../../src/schedules/system-timers.ts';
+
+const PLAIN = { cron: '0 3 * * *', timezone: 'Europe/Berlin', directive: 'reports/weekly' };
+
+function text(timer: Timer, members: object = {}): string {
+  const [schedule] = readSchedules({ schedules: { nightly: { ...PLAIN, ...members } } }, 'f.yaml');
+  if (!schedule) throw new Error('no schedule');
+  return timerText(timer, { ...schedule, projectPath: "/srv/it's 100%" });
+}
+
+describe('cron', () => {
+  it('gets a line with the zone, the folder and the command', () => {
+    const lines = text('cron', { inputs: { who: 'Ada' }, limits: { spend: 0.5 } }).split('\n');
+    expect(lines.slice(-2)).toEqual([
+      'CRON_TZ=Europe/Berlin',
+      `0 3 * * * cd '/srv/it'\\''s 100\\%' && rye run reports/weekly --input who=Ada --limit spend=0.5`,
+    ]);
+  });
+
+  it('passes each value to the command as it is', () => {
+    const inputs = { text: `a 'b' "c" $d \`e\` \\f\n@g %`, list: [1, 'two'], file: '@secret' };
+    const line = text('cron', { inputs, label: 'Every night' }).split('\n').at(-1) ?? '';
+    const command = line.slice(line.indexOf('&& rye ') + 3).replaceAll('\\%', '%');
+    const printed = execFileSync('/bin/sh', ['-c', `rye() { printf '%s\\0' "$@"; }; ${command}`], {
+      encoding: 'utf8',
+    });
+    const words = printed.split('\0').slice(0, -1);
+    expect(words).toEqual([
+      'run',
+      'reports/weekly',
+      '--inputs',
+      JSON.stringify(inputs),
+      '--label',
+      'Every night',
+    ]);
+    expect(line).not.toContain('\n');
+  });
+});
+
+describe('systemd', () => {
+  it('gets a service and a timer', () => {
+    const units = text('systemd', { missed: 'once', inputs: { cost: '5$ = 100%' } });
+    expect(units).toContain("WorkingDirectory=/srv/it's 100%%\n");
+    expect(units).toContain(
+      'ExecStart=/usr/bin/env rye run reports/weekly --input "cost=5$$ = 100%%"\n',
+    );
+    expect(units).toContain('OnCalendar=*-*-* 03:00:00 Europe/Berlin\n');
+    expect(units).toContain('Persistent=true\n');
+    expect(text('systemd')).toContain('Persistent=false\n');
+  });
+
+  it.each([
+    ['*/15 9-17 * * 1-5', ['Mon,Tue,Wed,Thu,Fri *-*-* 09,10,11,12,13,14,15,16,17:00,15,30,45:00']],
+    ['30 0 12 * jul 7', ['Sun *-07-* 12:00:30']],
+    ['0 0 13 * fri', ['*-*-13 00:00:00', 'Fri *-*-* 00:00:00']],
+    ['0 0 */10 * 1', ['Mon *-*-01,11,21,31 00:00:00']],
+    ['* * * * *', ['*-*-* *:*:00']],
+  ])('translates %s', (cron, calendars) => {
+    const lines = text('systemd', { cron }).split('\n');
+    const found = lines.filter((line) => line.startsWith('OnCalendar='));
+    expect(found).toEqual(calendars.map((one) => `OnCalendar=${one} Europe/Berlin`));
+  });
+});
+
+describe('GitHub Actions', () => {
+  it('gets a workflow with the zone and the keys of a job', () => {
+    const inputs = { note: `it's \${{ secrets.KEY }}: "x"` };
+    const workflow = parse(text('actions', { inputs })) as {
+      on: { schedule: unknown };
+      jobs: { run: { steps: { run?: string }[]; env: object } };
+    };
+    expect(workflow.on.schedule).toEqual([{ cron: '0 3 * * *', timezone: 'Europe/Berlin' }]);
+    expect(Object.keys(workflow.jobs.run.env)).toEqual(['RYE_SIGNING_KEY', 'RYE_TRUSTED_KEYS']);
+    const run = workflow.jobs.run.steps.at(-1)?.run ?? '';
+    // GitHub replaces the expression by the text in it
+    expect(run.replaceAll("${{ '${{' }}", '${{')).toBe(
+      `rye run reports/weekly --input 'note=it'\\''s \${{ secrets.KEY }}: "x"'`,
+    );
+    expect(run).not.toContain('${{ secrets');
+  });
+});
+
+it.each(['cron', 'actions'] as const)('%s refuses seconds', (timer) => {
+  expect(() => text(timer, { cron: '30 0 3 * * *' })).toThrow('has no seconds');
+});
+
+it('the command names every option of the schedule', () => {
+  const entry = {
+    ...PLAIN,
+    model: 'm',
+    provider: 'p',
+    raise_limits: true,
+    acknowledge: ['elevated' as const],
+    allow_unpriced: true,
+    isolation: { kind: 'worktree' as const, result: 'merge' as const },
+    output_schema: { type: 'object' },
+  };
+  expect(runCommand({ entry }).join(' ')).toBe(
+    'rye run reports/weekly --model m --provider p --raise-limits --acknowledge elevated --allow-unpriced --isolation worktree --isolation-result merge --json-schema {"type":"object"}',
+  );
+});
