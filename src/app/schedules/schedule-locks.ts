@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
-import { makeFolders } from '../../disk/whole-file.ts';
+import { makeFolders } from '../../disk/folders.ts';
 import { type Lease, takeLease } from '../../storage/files/lease.ts';
 import { processOwners } from '../../storage/owners.ts';
 
