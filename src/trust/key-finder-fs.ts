@@ -1,5 +1,6 @@
 import { existsSync, realpathSync } from 'node:fs';
 import { messageOf, RyeError } from '../core/errors.ts';
+import { certificateOf, parseCertificate } from './certificates.ts';
 import { type EnvironmentKeys, environmentKeys } from './environment-keys-fs.ts';
 import { checkTrustedKey, parseTrustedKey, type TrustedKeyFile } from './key-files.ts';
 import {
@@ -28,7 +29,7 @@ import {
   type SigningKey,
   type VerifyingKey,
 } from './keys.ts';
-import { FULL_SCOPE } from './scope.ts';
+import { FULL_SCOPE, WORKER_SCOPE } from './scope.ts';
 
 export interface KeyringOptions {
   /** Folder that contains the user's `.ai`. */
@@ -54,6 +55,7 @@ export class KeyFinder implements KeyLookup {
   readonly user: ReturnType<typeof keyPaths>;
   readonly project: ReturnType<typeof keyPaths>;
   readonly projectPath: string;
+  readonly #now: () => number;
   #signer: SigningKey | undefined;
   #own: VerifyingKey | undefined;
   readonly #trusted = new Map<string, { readonly text: string; readonly file: TrustedKeyFile }>();
@@ -61,7 +63,8 @@ export class KeyFinder implements KeyLookup {
   readonly environment: EnvironmentKeys;
   readonly #statements = new Map<string, { readonly text: string; readonly value: Rotation }>();
 
-  constructor({ userSpacePath, projectPath, env = {} }: KeyringOptions) {
+  constructor({ userSpacePath, projectPath, env = {}, now }: KeyringOptions) {
+    this.#now = now;
     this.environment = environmentKeys(env);
     this.user = keyPaths(userSpacePath);
     this.project = keyPaths(projectPath);
@@ -105,7 +108,26 @@ export class KeyFinder implements KeyLookup {
       direct = { status: 'unknown', reason: messageOf(error) };
     }
     if (direct.status === 'trusted') return direct;
-    return this.#successor(keyId, vouching) ?? direct;
+    return this.#successor(keyId, vouching) ?? this.#certified(keyId, vouching) ?? direct;
+  }
+
+  /** Returns the key of a fleet's worker that a trusted root has certified, for records of threads alone. */
+  #certified(keyId: string, seen: ReadonlySet<string>): KeyStatus | undefined {
+    for (const space of [this.user, this.project]) {
+      const path = space.certifiedFile(keyId);
+      const text = readStatement(path);
+      const found = text && readOrUndefined(() => parseCertificate(text, path));
+      if (!text || !found || found.key.keyId !== keyId || seen.has(found.root)) continue;
+      const root = this.#find(found.root, seen);
+      if (root.status !== 'trusted' || root.scope?.purposes.includes('certify') !== true) continue;
+      if (!certificateOf(text, found, root.key)) continue;
+      const { key, notAfter } = found;
+      // what it signed in time counts for ever
+      return this.#now() < Date.parse(notAfter)
+        ? { status: 'trusted', key, scope: WORKER_SCOPE }
+        : { status: 'revoked', revokedAt: notAfter, key, scope: WORKER_SCOPE };
+    }
+    return undefined;
   }
 
   /** Returns a key that a trusted key named as its successor, with the scope of the old key. */

@@ -162,10 +162,14 @@ export function keyPaths(spacePath: string) {
     revoked: join(root, 'revoked'),
     rotated: join(root, 'rotated'),
     untrusted: join(root, 'untrusted'),
+    certified: join(root, 'certified'),
+    fleet: join(root, 'fleet'),
     archive: join(root, 'archive'),
     trustedFile: (keyId: string) => join(root, 'trusted', `${keyId}.toml`),
     revokedFile: (keyId: string) => join(root, 'revoked', `${keyId}.toml`),
     rotatedFile: (keyId: string) => join(root, 'rotated', `${keyId}.toml`),
     untrustedFile: (keyId: string) => join(root, 'untrusted', `${keyId}.toml`),
+    certifiedFile: (keyId: string) => join(root, 'certified', `${keyId}.toml`),
+    fleetFile: (keyId: string) => join(root, 'fleet', `${keyId}.pem`),
   };
 }

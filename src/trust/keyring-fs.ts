@@ -127,6 +127,11 @@ class DiskKeyring implements Keyring {
       add(name, 'project', this.#project.trustedFile(name));
     for (const name of keyFileNames(this.#user.revoked))
       add(name, 'user', this.#user.revokedFile(name));
+    for (const space of [this.#user, this.#project])
+      for (const name of keyFileNames(space.certified)) {
+        if (this.find(name).status === 'unknown') continue;
+        add(name, space === this.#user ? 'user' : 'project', space.certifiedFile(name));
+      }
     for (const { successor, path } of this.#finder.rotations())
       add(successor.keyId, path.startsWith(this.#user.rotated) ? 'user' : 'project', path);
     return keys;

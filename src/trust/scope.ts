@@ -4,12 +4,15 @@ import { compact } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
 import type { SignedSubject } from './signature-line.ts';
 
-/** Purposes of a trusted key: signing items and records, or approving tool calls. */
-export const KEY_PURPOSES = ['sign', 'approve'] as const;
+/** Purposes of a trusted key: signing items and records, approving tool calls, or certifying the workers of a fleet. */
+export const KEY_PURPOSES = ['sign', 'approve', 'certify'] as const;
 export type KeyPurpose = (typeof KEY_PURPOSES)[number];
 
 /** Types that a scope can name: those of items, and the records of threads. */
 const SCOPE_TYPES: readonly string[] = [...ITEM_TYPES, 'config', 'thread'];
+
+/** IDs of the knowledge entries that are exports of threads. */
+const EXPORTS = 'agent/threads/';
 
 /** The limits of a trusted key. */
 export interface KeyScope {
@@ -22,7 +25,10 @@ export interface KeyScope {
 }
 
 /** The scope of the user's own keys. */
-export const FULL_SCOPE: KeyScope = { purposes: KEY_PURPOSES };
+export const FULL_SCOPE: KeyScope = { purposes: ['sign', 'approve'] };
+
+/** The scope of a certified worker: it signs records of threads and nothing else. */
+export const WORKER_SCOPE: KeyScope = { purposes: ['sign'], types: ['thread'] };
 
 /** A scope as a person writes it. */
 export interface ScopeRequest {
@@ -71,6 +77,8 @@ export function maySign(scope: KeyScope, subject: SignedSubject): boolean {
   const { purposes, ids, types } = scope;
   const type = scopeType(subject.kind);
   if (type === 'thread') return maySignRecords(scope);
+  // the export of a thread is a record of it too
+  if (type === 'knowledge' && subject.id.startsWith(EXPORTS) && maySignRecords(scope)) return true;
   if (!purposes.includes('sign') || (types !== undefined && !types.includes(type))) return false;
   return ids === undefined || ids.some((glob) => matchesGlob(glob, subject.id));
 }
