@@ -1,7 +1,9 @@
 import type { Clock } from '../core/clock.ts';
 import type { IdSource } from '../core/ids.ts';
+import type { FleetThreads } from './fleet-threads.ts';
 import { PostgresBundles } from './postgres/bundles.ts';
 import { PostgresDatabase } from './postgres/database.ts';
+import { PostgresFleetThreads } from './postgres/fleet-threads.ts';
 import { threadLeases, WorkerLeases } from './postgres/leases.ts';
 import { LogRows } from './postgres/log-rows.ts';
 import { PostgresLogStore } from './postgres/log-store.ts';
@@ -23,12 +25,14 @@ export interface PostgresStoreOptions {
   readonly index: SearchIndex & { close(): void };
   /** The worker of the fleet for which this process runs threads; null or absent: none. */
   readonly workerId?: string | null;
+  /** Milliseconds for which all work waits while the server is away. Default: 0. */
+  readonly patientMs?: number;
 }
 
 /** A store that many machines share. Nothing is connected before its first use. */
 export function openPostgresStore(options: PostgresStoreOptions): Store {
-  const { url, clock, ids, owners, index, workerId = null } = options;
-  const database = new PostgresDatabase({ url });
+  const { url, clock, ids, owners, index, workerId = null, patientMs = 0 } = options;
+  const database = new PostgresDatabase({ url, patientMs });
   return {
     registry: new SqlRegistry(database, owners, threadLeases(workerId)),
     ledger: new SqlLedger(database),
@@ -54,7 +58,13 @@ export function openWorkerLeases(url: string): Leases & { close(): void } {
     renew: async (workerId, leaseMs) => await leases.renew(workerId, leaseMs),
     remove: async (workerId) => await leases.remove(workerId),
     removeSilent: async (seen) => await leases.removeSilent(seen),
+    askToDrain: async (workerId) => await leases.askToDrain(workerId),
     list: async () => await leases.list(),
     close: () => database.close(),
   };
+}
+
+/** Opens the threads of a fleet with separate connections. */
+export function openFleetThreads(url: string): FleetThreads {
+  return new PostgresFleetThreads(new PostgresDatabase({ url, connections: 2 }));
 }

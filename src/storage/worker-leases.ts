@@ -7,6 +7,8 @@ export interface WorkerRow {
   readonly beat: number;
   readonly labels: readonly string[];
   readonly version: string;
+  /** True once it was asked to finish its legs and leave. */
+  readonly is_draining: boolean;
   /** True if the lease has run out by the clock of the database. That alone does not end it. */
   readonly is_expired: boolean;
   /** Seconds until the lease runs out by the clock of the database; negative once it has. */
@@ -34,6 +36,8 @@ export interface Leases {
    * or if another caller removed it.
    */
   removeSilent(seen: Pick<WorkerRow, 'worker_id' | 'beat'>): Promise<boolean>;
+  /** Asks a worker to finish its legs and leave; false if there is none of this ID. */
+  askToDrain(workerId: string): Promise<boolean>;
   /** Returns all workers, by ID. */
   list(): Promise<readonly WorkerRow[]>;
 }

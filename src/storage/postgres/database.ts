@@ -13,6 +13,11 @@ export interface PostgresOptions {
   readonly url: string;
   /** Connections at most. */
   readonly connections?: number;
+  /**
+   * Milliseconds for which work waits while the server is away. Work whose commit was cut off is run again only if it did
+   * not take effect. Default: 0.
+   */
+  readonly patientMs?: number;
 }
 
 /** The schema that holds everything of rye, so that a database may have other tenants. */
@@ -26,6 +31,9 @@ const LONGEST_PAUSE_MS = 200;
 const CONNECT_TIMEOUT_MS = 10_000;
 /** Milliseconds in which a server that could not be reached is not asked again: one command waits for it once. */
 const UNREACHABLE_MS = 5000;
+
+const FIRST_WAIT_MS = 50;
+const LONGEST_WAIT_MS = 2000;
 
 // https://www.postgresql.org/docs/current/errcodes-appendix.html
 const SERIALIZATION_FAILURE = '40001';
@@ -47,17 +55,16 @@ export class PostgresDatabase implements SqlDatabase {
   }
 
   async read<T>(work: () => Work<T>): Promise<T> {
-    return await this.guarded(async () => {
-      const pool = await this.pool();
-      return await drive(work(), pool);
-    });
+    return await this.guarded(
+      async () => await this.#patiently(async () => await drive(work(), await this.pool())),
+    );
   }
 
   async write<T>(work: () => Work<T>, { isLosable = false } = {}): Promise<T> {
     return await this.guarded(async () => {
       for (let tries = 1; ; tries += 1) {
         try {
-          return await this.#transaction(work, isLosable);
+          return await this.#patiently(async () => await this.#transaction(work, isLosable));
         } catch (error) {
           if (tries >= triesAfter(error)) throw error;
           await sleep(pause(tries));
@@ -66,9 +73,30 @@ export class PostgresDatabase implements SqlDatabase {
     });
   }
 
-  /** Runs one statement of PostgreSQL's own dialect, with `$1` for parameters. */
+  /** Tries again while the server is away, for as long as this database is patient. */
+  async #patiently<T>(work: () => Promise<T>): Promise<T> {
+    const { patientMs = 0 } = this.#options;
+    const until = performance.now() + patientMs;
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await work();
+      } catch (error) {
+        if (!isAway(error) || performance.now() >= until) throw error;
+        // a pool that could not be opened is opened again
+        if (this.#failedAt !== undefined) this.#pool = undefined;
+        await sleep(
+          Math.random() * Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(tries, 10)),
+        );
+      }
+    }
+  }
+
+  /** Runs one statement of PostgreSQL's own dialect, with `$1` for parameters. A patient database may run it twice. */
   async query(text: string, values: readonly unknown[] = []): Promise<QueryResult> {
-    return await this.guarded(async () => await (await this.pool()).query(text, [...values]));
+    return await this.guarded(
+      async () =>
+        await this.#patiently(async () => await (await this.pool()).query(text, [...values])),
+    );
   }
 
   async pool(): Promise<Pool> {
@@ -110,12 +138,39 @@ export class PostgresDatabase implements SqlDatabase {
       await client.query('BEGIN ISOLATION LEVEL SERIALIZABLE');
       if (isLosable) await client.query('SET LOCAL synchronous_commit = off');
       const result = await drive(work(), client);
-      await client.query('COMMIT');
+      await this.#commit(client);
       client.release();
       return result;
     } catch (error) {
       await rollBack(client);
       throw error;
+    }
+  }
+
+  /** Commits. If the connection breaks meanwhile, a patient database asks the server whether it did. */
+  async #commit(client: PoolClient): Promise<void> {
+    if ((this.#options.patientMs ?? 0) === 0) {
+      await client.query('COMMIT');
+      return;
+    }
+    const { rows } = await client.query<{ id: string | null }>(
+      'SELECT pg_current_xact_id_if_assigned()::text AS id',
+    );
+    try {
+      await client.query('COMMIT');
+    } catch (error) {
+      const id = rows[0]?.id ?? null;
+      if (!isAway(error) || id === null) throw error;
+      if ((await this.#fateOf(id)) !== 'committed') throw error;
+    }
+  }
+
+  async #fateOf(transactionId: string): Promise<string> {
+    for (;;) {
+      const { rows } = await this.query('SELECT pg_xact_status($1::xid8) AS fate', [transactionId]);
+      const { fate } = rows[0] as { readonly fate: string };
+      if (fate !== 'in progress') return fate;
+      await sleep(FIRST_WAIT_MS);
     }
   }
 }
@@ -234,6 +289,29 @@ function newerSchema(version: number): RyeError {
     hint: `This rye knows versions up to ${MIGRATIONS.length}: update it.`,
   });
 }
+
+/** True if the server cannot be reached just now, or was stopped: the same work may succeed later. */
+function isAway(error: unknown): boolean {
+  const code = codeOf(error) ?? '';
+  if (AWAY.has(code) || code.startsWith('08')) return true;
+  if (error instanceof RyeError) return error.code === 'fleet_unavailable' && isAway(error.cause);
+  // the driver has no code for these
+  return error instanceof Error && /^(?:Connection terminated|timeout e)/.test(error.message);
+}
+
+/** Shut down, crashed, starting, too many connections; and the connection itself. */
+const AWAY: ReadonlySet<string> = new Set([
+  '57P01',
+  '57P02',
+  '57P03',
+  '53300',
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EPIPE',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+]);
 
 /** Returns how often work that failed like this is tried. A taken key may be one that was free when the work looked. */
 function triesAfter(error: unknown): number {

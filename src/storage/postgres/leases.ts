@@ -52,9 +52,16 @@ export class WorkerLeases implements Leases {
     return removed === 1;
   }
 
+  async askToDrain(workerId: string): Promise<boolean> {
+    const asked = await this.#change('UPDATE workers SET is_draining = true WHERE worker_id = $1', [
+      workerId,
+    ]);
+    return asked === 1;
+  }
+
   async list(): Promise<readonly WorkerRow[]> {
     const { rows } = await this.#query(
-      `SELECT worker_id, beat, labels, version, lease_until < clock_timestamp() AS is_expired,
+      `SELECT worker_id, beat, labels, version, is_draining, lease_until < clock_timestamp() AS is_expired,
          extract(epoch FROM lease_until - clock_timestamp())::float8 AS seconds_left
        FROM workers ORDER BY worker_id`,
       [],

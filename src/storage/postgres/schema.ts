@@ -291,5 +291,25 @@ const BUNDLES = `
     PRIMARY KEY (digest, plan_sha256)
   );`;
 
+/**
+ * What a fleet knows of a thread: where its legs run, and how often it was taken over without a leg that ended. The
+ * certificates let each machine check what workers signed.
+ */
+const FLEET = `
+  ALTER TABLE threads ADD COLUMN fleet TEXT;
+  ALTER TABLE workers ADD COLUMN is_draining BOOLEAN NOT NULL DEFAULT false;
+  ALTER TABLE threads ADD COLUMN takeovers INTEGER NOT NULL DEFAULT 0;
+  CREATE INDEX threads_of_fleet ON threads (status) WHERE fleet IS NOT NULL;
+  CREATE TABLE certificates (
+    key_id TEXT COLLATE "C" PRIMARY KEY,
+    certificate TEXT NOT NULL
+  );`;
+
 /** Steps from one version of the schema to the next. A database is at version n after the first n of them. */
-export const MIGRATIONS: readonly string[] = [TABLES + GLOB + LOGS, WORKERS, THREAD_FILES, BUNDLES];
+export const MIGRATIONS: readonly string[] = [
+  TABLES + GLOB + LOGS,
+  WORKERS,
+  THREAD_FILES,
+  BUNDLES,
+  FLEET,
+];

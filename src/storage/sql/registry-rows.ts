@@ -60,12 +60,13 @@ export const REGISTRY_MIGRATIONS: readonly string[] = [
   APPROVALS_MIGRATION,
   `DROP INDEX threads_by_folded_id;
    CREATE INDEX threads_by_lower_id ON threads (lower(thread_id));`,
+  'ALTER TABLE threads ADD COLUMN worker TEXT;',
 ];
 
 /** The columns of a {@link RegistryRow}, for SELECT. */
 export const COLUMNS = `thread_id, directive, parent_id, status, created_at, updated_at, completed_at, pid,
   process_start, host, epoch, heartbeat_at, model, cost, spawn_count, result, outputs, error, continuation_of,
-  continuation_thread_id, chain_root_id, cancel_requested`;
+  continuation_thread_id, chain_root_id, cancel_requested, worker`;
 
 /** SQL list of the statuses in which a process is expected to own the thread. */
 export const ACTIVE_STATUSES = THREAD_STATUSES.filter(isActive)

@@ -40,6 +40,7 @@ export function registryCases(open: OpenStore): void {
       continuation_thread_id: null,
       chain_root_id: null,
       cancel_requested: null,
+      worker: null,
     });
     expect(await registry.get('a-1')).toEqual(record);
     expect(await registry.get('a-2')).toBeUndefined();

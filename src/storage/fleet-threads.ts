@@ -1,0 +1,40 @@
+import type { Transaction } from './sql-work.ts';
+
+/** The place in which the legs of a thread run. */
+export interface FleetPlace {
+  readonly queue: string;
+  /** 0 starts first, 9 last. */
+  readonly priority: number;
+  /** The tenant or account that limits per partition count; null: the common one. */
+  readonly partition: string | null;
+  /** SHA-256 hex of the bundle with its items. */
+  readonly bundle: string;
+}
+
+/** Queues a leg in a transaction. */
+export type EnqueueLeg = (transaction: Transaction, place: FleetPlace) => Promise<unknown>;
+
+/** The threads of a fleet, in its store. */
+export interface FleetThreads {
+  /** Makes a registered thread one of the fleet, without an owner, and queues its first leg, or does neither. */
+  start(threadId: string, place: FleetPlace, now: string, enqueue: EnqueueLeg): Promise<void>;
+  /** Queues a leg of a thread of the fleet; false for a thread that is none. */
+  resume(threadId: string, enqueue: EnqueueLeg): Promise<boolean>;
+  /** Returns where the legs of a thread run; undefined for a thread that is not of the fleet. */
+  placeOf(threadId: string): Promise<FleetPlace | undefined>;
+  /** Returns the worker that runs a thread, or ran it last, and if that worker is in the fleet; undefined: none has. */
+  workerOf(
+    threadId: string,
+  ): Promise<{ readonly workerId: string; readonly isLiving: boolean } | undefined>;
+  /** Returns threads that no worker runs and that may continue, the oldest first. */
+  resting(limit: number): Promise<readonly string[]>;
+  /** Counts that a thread was taken over from a worker that is gone, and returns the number. */
+  noteTakeover(threadId: string): Promise<number>;
+  /** Forgets the take-overs of a thread whose leg has ended. */
+  forgetTakeovers(threadId: string): Promise<void>;
+  /** Keeps the certificate of a worker. */
+  addCertificate(keyId: string, certificate: string): Promise<void>;
+  /** Returns the certificates of workers by key ID. They prove themselves. */
+  certificates(): Promise<ReadonlyMap<string, string>>;
+  close(): void;
+}

@@ -1,0 +1,139 @@
+import { isRecord, parseJson } from '../../core/json.ts';
+import type { EnqueueLeg, FleetPlace, FleetThreads } from '../fleet-threads.ts';
+import { change, one, type Work, withClient } from '../sql-work.ts';
+import type { PostgresDatabase } from './database.ts';
+
+/**
+ * Threads that may continue: their worker was removed, they were parked and what they wait for has ended, or
+ * people decided since they were suspended. The error has the reason of a suspension.
+ */
+const RESTING = `
+  SELECT thread_id FROM threads AS t
+  WHERE fleet IS NOT NULL AND CASE
+    WHEN status = 'running' THEN
+      worker IS NOT NULL AND NOT EXISTS (SELECT FROM workers WHERE worker_id = t.worker)
+    WHEN status <> 'suspended' THEN false
+    WHEN error::json ->> 'code' = 'thread_parked' THEN NOT EXISTS (
+      SELECT FROM json_array_elements_text(coalesce(error::json -> 'details' -> 'threads', '[]')) AS awaited (id)
+      JOIN threads AS other ON other.thread_id = awaited.id OR other.chain_root_id = awaited.id
+      WHERE other.status IN ('created', 'running')
+        OR other.status = 'suspended' AND other.error::json ->> 'code' = 'thread_parked')
+    WHEN error::json ->> 'code' = 'approval_pending' THEN EXISTS (
+      SELECT FROM json_array_elements_text(coalesce(error::json -> 'details' -> 'approvals', '[]')) AS asked (id)
+      JOIN approvals ON approvals.approval_id = asked.id
+      WHERE approvals.state = 'pending' AND approvals.expires_at::timestamptz <= clock_timestamp()
+        OR EXISTS (SELECT FROM approval_decisions AS d
+          WHERE d.approval_id = asked.id AND d.recorded_at > t.updated_at))
+    ELSE false END
+  ORDER BY updated_at LIMIT $1`;
+
+/** The threads of a fleet in PostgreSQL. */
+export class PostgresFleetThreads implements FleetThreads {
+  readonly #database: PostgresDatabase;
+
+  constructor(database: PostgresDatabase) {
+    this.#database = database;
+  }
+
+  async start(
+    threadId: string,
+    place: FleetPlace,
+    now: string,
+    enqueue: EnqueueLeg,
+  ): Promise<void> {
+    await this.#database.write(function* queue(): Work<void> {
+      yield* change(
+        `UPDATE threads SET fleet = ?, pid = NULL, process_start = NULL, host = NULL, background = 1, updated_at = ?
+         WHERE thread_id = ? AND status = 'created'`,
+        JSON.stringify(place),
+        now,
+        threadId,
+      );
+      yield* withClient(async (transaction) => await enqueue(transaction, place));
+    });
+  }
+
+  async resume(threadId: string, enqueue: EnqueueLeg): Promise<boolean> {
+    return await this.#database.write(function* queue(): Work<boolean> {
+      const place = placeIn(yield* one('SELECT fleet FROM threads WHERE thread_id = ?', threadId));
+      if (!place) return false;
+      yield* withClient(async (transaction) => await enqueue(transaction, place));
+      return true;
+    });
+  }
+
+  async placeOf(threadId: string): Promise<FleetPlace | undefined> {
+    const { rows } = await this.#database.query('SELECT fleet FROM threads WHERE thread_id = $1', [
+      threadId,
+    ]);
+    return placeIn(rows[0]);
+  }
+
+  async workerOf(threadId: string) {
+    const { rows } = await this.#database.query(
+      `SELECT threads.worker, workers.worker_id IS NOT NULL AS is_living
+       FROM threads LEFT JOIN workers ON workers.worker_id = threads.worker
+       WHERE thread_id = $1 AND worker IS NOT NULL`,
+      [threadId],
+    );
+    const row = rows[0] as { readonly worker: string; readonly is_living: boolean } | undefined;
+    return row && { workerId: row.worker, isLiving: row.is_living };
+  }
+
+  async resting(limit: number): Promise<readonly string[]> {
+    const { rows } = await this.#database.query(RESTING, [limit]);
+    return (rows as { readonly thread_id: string }[]).map((row) => row.thread_id);
+  }
+
+  async noteTakeover(threadId: string): Promise<number> {
+    const { rows } = await this.#database.query(
+      'UPDATE threads SET takeovers = takeovers + 1 WHERE thread_id = $1 RETURNING takeovers',
+      [threadId],
+    );
+    return (rows[0] as { readonly takeovers: number } | undefined)?.takeovers ?? 0;
+  }
+
+  async forgetTakeovers(threadId: string): Promise<void> {
+    await this.#database.query(
+      'UPDATE threads SET takeovers = 0 WHERE thread_id = $1 AND takeovers > 0',
+      [threadId],
+    );
+  }
+
+  async addCertificate(keyId: string, certificate: string): Promise<void> {
+    await this.#database.query(
+      `INSERT INTO certificates (key_id, certificate) VALUES ($1, $2)
+       ON CONFLICT (key_id) DO UPDATE SET certificate = excluded.certificate`,
+      [keyId, certificate],
+    );
+  }
+
+  async certificates(): Promise<ReadonlyMap<string, string>> {
+    const { rows } = await this.#database.query('SELECT key_id, certificate FROM certificates');
+    return new Map(
+      (rows as { readonly key_id: string; readonly certificate: string }[]).map((row) => [
+        row.key_id,
+        row.certificate,
+      ]),
+    );
+  }
+
+  close(): void {
+    this.#database.close();
+  }
+}
+
+/** Reads a place that the store holds; undefined for all that is none. */
+function placeIn(row: unknown): FleetPlace | undefined {
+  const text = isRecord(row) ? row['fleet'] : undefined;
+  const value = typeof text === 'string' ? parseJson(text) : undefined;
+  if (!isRecord(value)) return undefined;
+  const { queue, priority, partition, bundle }: { readonly [K in keyof FleetPlace]?: unknown } =
+    value;
+  const isWhole =
+    typeof queue === 'string' &&
+    typeof priority === 'number' &&
+    (partition === null || typeof partition === 'string') &&
+    typeof bundle === 'string';
+  return isWhole ? { queue, priority, partition, bundle } : undefined;
+}
