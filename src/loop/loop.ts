@@ -58,7 +58,7 @@ async function runTurns(run: Run): Promise<Ending> {
   if (waiting) return waiting;
   for (;;) {
     await refreshTools(run);
-    const blocked = (await enforceLimits(run)) ?? checkCancelled(run);
+    const blocked = (await enforceLimits(run)) ?? checkCancelled(run) ?? checkParked(run);
     if (blocked) return blocked;
     await takeMessages(run);
     const ending = await takeTurn(run);
@@ -103,7 +103,7 @@ async function runCalls(run: Run, message: AssistantMessage): Promise<Ending | u
 
 /** The ending of a run that continues once people have decided. */
 function waitingFor({ approvals, threads }: AwaitedThreads): Ending {
-  const reason = `waiting for ${approvals.join(', ')}`;
+  const reason = `waiting for ${(approvals.length > 0 ? approvals : threads).join(', ')}`;
   return { kind: 'suspended', reason, approvals, ...(threads.length === 0 ? {} : { threads }) };
 }
 
@@ -195,6 +195,12 @@ function checkCancelled({ ports, stop }: Run): Ending | undefined {
   const reason = ports.cancelled();
   if (reason === undefined && stop.cause !== 'cancelled') return undefined;
   return { kind: 'cancelled', reason: reason ?? stop.cancelReason };
+}
+
+/** Ends the run between two turns if another process is to continue it. */
+function checkParked({ ports }: Run): Ending | undefined {
+  const reason = ports.parkReason?.();
+  return reason === undefined ? undefined : { kind: 'suspended', reason, isParked: true };
 }
 
 /** Books the turn. Its `cost` event is the last of a turn: the checkpoint that the caller adds forces both to the disk. */

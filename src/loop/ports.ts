@@ -47,6 +47,8 @@ export type Ending =
       readonly approvals?: readonly string[];
       /** Threads whose end open calls wait for; some of the requests are theirs. */
       readonly threads?: readonly string[];
+      /** Another process continues the run, without a person. */
+      readonly isParked?: true;
     }
   | { readonly kind: 'handoff' };
 
@@ -306,6 +308,10 @@ export interface LoopPorts {
   readonly budget: BudgetPort;
   /** Returns the reason of a cancellation that was requested. */
   cancelled(): string | undefined;
+  /** Resolves once a call may begin: not while another process may run the thread. Absent: it always may. */
+  mayStart?(signal: AbortSignal): Promise<void>;
+  /** Returns why another process is to continue the run; undefined: it continues here. Absent: it always does. */
+  parkReason?(): string | undefined;
   readonly artifacts: ArtifactPort;
   /** Parsed `error_classification.yaml`. */
   readonly errorRules: readonly ErrorRule[];

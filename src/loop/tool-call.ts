@@ -252,6 +252,7 @@ async function callTool(
   const { requested, tool, input, need, awaited } = validated;
   const { call_id: callId } = requested.call;
   let left = MAX_PROGRESS_CHARS;
+  await run.ports.mayStart?.(signal);
   return tool.execute(input, {
     callId,
     threadId: run.ports.threadId,
