@@ -150,6 +150,7 @@ const EXIT_BY_CODE = {
   // a person has to decide, or to resume the thread
   approval_pending: EXIT.waiting,
   thread_suspended: EXIT.waiting,
+  thread_parked: EXIT.waiting,
   // cancellation by a person
   cancelled: EXIT.cancelled,
 } as const satisfies Record<string, ExitCode>;

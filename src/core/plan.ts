@@ -206,6 +206,23 @@ export interface ThreadPlan {
   readonly work_path?: string;
   /** The name of the thread in lists; absent: none. */
   readonly label?: string;
+  /** Its legs run on the workers of a fleet; absent: it runs here. */
+  readonly fleet?: PlannedFleet;
+}
+
+/** The place of a thread in a fleet, and its bundle. */
+export interface PlannedFleet {
+  readonly queue: string;
+  /** 0 starts first, 9 last. */
+  readonly priority: number;
+  /** The tenant or account that limits per partition count; null: the common one. */
+  readonly partition: string | null;
+  /** SHA-256 hex of the signed bundle with the items that the thread may load. */
+  readonly bundle: string;
+  /** SHA-256 hex of the plan for which the bundle was made: that of the root, without this member. */
+  readonly bundle_plan: string;
+  /** ID of the key of the person who owns the thread: the key of a worker signs its records, and decides nothing. */
+  readonly submitter: string;
 }
 
 /** Settings of the request that started a thread, without its inputs and acknowledgements. */

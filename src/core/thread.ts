@@ -80,6 +80,8 @@ export interface ThreadRecord {
   readonly chain_root_id: string | null;
   /** Set by a canceller in any process; the owner watches it. */
   readonly cancel_requested: string | null;
+  /** The worker of a fleet that runs it, or ran it last; null: a process that a person or a program started. */
+  readonly worker: string | null;
 }
 
 /** A row of the registry with what the thread's descendants have cost. */

@@ -25,6 +25,7 @@ import type { Owner, Store } from '../storage/store.ts';
 import type { Tool, ToolSet } from '../tools/tool.ts';
 import type { ApprovalEnv } from './approval-port.ts';
 import type { FileCopies } from './file-copies-fs.ts';
+import type { Fleet } from './fleet-port.ts';
 import type { Restoring } from './project-files.ts';
 import type { ThreadRenderer } from './renderer.ts';
 import type { ThreadConfig } from './thread-config.ts';
@@ -350,6 +351,8 @@ export interface Exporting {
 
 /** Starts threads in separate processes. */
 export interface Launching {
+  /** Absent: no fleet shares the store. */
+  readonly fleet?: Fleet | undefined;
   readonly runner: () => Promise<RunnerCommand>;
   /** Offers a queued thread that this process has taken, once its own thread `ended`; true if this process runs it next. */
   readonly runNext?: ((threadId: string, ended: string) => boolean) | undefined;

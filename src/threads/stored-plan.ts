@@ -11,6 +11,7 @@ import {
   INTERRUPT_MODES,
   type ListedRule,
   type OutputDeclaration,
+  type PlannedFleet,
   type PlannedModel,
   type PlannedRule,
   type PlannedRules,
@@ -282,6 +283,16 @@ const PLAN = objectOf<ThreadPlan>({
   ),
   work_path: optional(TEXT),
   label: optional(TEXT),
+  fleet: optional(
+    objectOf<PlannedFleet>({
+      queue: TEXT,
+      priority: NUMBER,
+      partition: nullable(TEXT),
+      bundle: TEXT,
+      bundle_plan: TEXT,
+      submitter: TEXT,
+    }),
+  ),
   program: optional(
     objectOf<ProgramParts>({
       handlers: texts,

@@ -9,11 +9,11 @@ import { ApprovalHistory } from '../run/approval-history.ts';
 import { finalizeThread } from '../run/finalize.ts';
 import { Recorder } from '../run/recorder.ts';
 import { writerOptions } from '../run/start.ts';
-import { isWaiting } from '../run/waiting.ts';
+import { isPaused } from '../run/waiting.ts';
 import { openDocument } from '../thread-document.ts';
 
 /**
- * Ends a suspended thread that waits for people as cancelled: its requests are withdrawn, in the log and for everyone who
+ * Ends a suspended thread that waits for people, or for its next leg, as cancelled: its requests are withdrawn, in the log and for everyone who
  * could decide them. Returns the children that its open calls run and wait for; undefined for a thread that does not wait.
  */
 export async function endWaiting(
@@ -21,7 +21,7 @@ export async function endWaiting(
   waiting: ThreadRecord,
   reason: string,
 ): Promise<readonly string[] | undefined> {
-  if (!isWaiting(waiting)) return undefined;
+  if (!isPaused(waiting)) return undefined;
   const { thread_id: threadId } = waiting;
   const { registry, logs, approvals } = env.store;
   const now = isoTime(env.clock.now());

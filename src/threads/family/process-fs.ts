@@ -101,6 +101,11 @@ export async function readHandover(folder: string): Promise<string> {
   }
 }
 
+/** True if a thread waits for a process on this machine. */
+export function hasHandover(folder: string): boolean {
+  return existsSync(join(folder, FILE));
+}
+
 /** Removes the handover, read or not. */
 export async function removeHandover(folder: string): Promise<void> {
   try {

@@ -1,7 +1,8 @@
 import { messageOf } from '../../core/errors.ts';
-import { isActive } from '../../core/thread.ts';
+import { isActive, type ThreadRecord } from '../../core/thread.ts';
+import type { Registry } from '../../storage/store.ts';
 import type { Launching, Process, Stored } from '../ports.ts';
-import { awaitedApprovals, awaitedThreads, isWaiting } from '../run/waiting.ts';
+import { awaitedApprovals, awaitedThreads, isParked, isWaiting } from '../run/waiting.ts';
 import { chainEnd } from './children.ts';
 import { launchProcess } from './process-fs.ts';
 
@@ -32,7 +33,10 @@ export async function resumeWaitingAncestors(
     seen.add(at);
     const above = await chainEnd(registry, at);
     if (!above) return;
-    if (isWaiting(above) && awaitedThreads(above).some((id) => ids.has(id))) {
+    const isNeeded = awaitedThreads(above).some((id) => ids.has(id));
+    if (isNeeded && isParked(above)) {
+      if (await areAtRest(registry, above)) await launchResume(env, above.thread_id);
+    } else if (isNeeded && isWaiting(above)) {
       const known = new Set(awaitedApprovals(above));
       const isKnown = isWaiting(last) && awaitedApprovals(last).every((id) => known.has(id));
       if (!isKnown) await launchResume(env, above.thread_id);
@@ -41,12 +45,25 @@ export async function resumeWaitingAncestors(
   }
 }
 
-/** Starts a process that resumes a thread. */
+/** True if all threads for which a leg was parked have ended or wait for people. */
+export async function areAtRest(
+  registry: Pick<Registry, 'get'>,
+  above: ThreadRecord,
+): Promise<boolean> {
+  for (const id of awaitedThreads(above)) {
+    const thread = await chainEnd(registry as Registry, id);
+    if (thread && (isActive(thread.status) || isParked(thread))) return false;
+  }
+  return true;
+}
+
+/** Starts a process that resumes a thread; one of a fleet is resumed by a worker. */
 export async function launchResume(
   env: Stored & Process & Launching,
   threadId: string,
 ): Promise<boolean> {
   try {
+    if ((await env.fleet?.resume(threadId)) === true) return true;
     const runner = await env.runner();
     await launchProcess({
       runner: { ...runner, args: [...runner.args.slice(0, -1), 'threads', 'resume'] },

@@ -2,7 +2,7 @@ import { isoTime } from '../../core/clock.ts';
 import { RyeError, toRyeError } from '../../core/errors.ts';
 import { parseJson } from '../../core/json.ts';
 import { inputsLabel } from '../../core/label.ts';
-import type { ThreadPlan } from '../../core/plan.ts';
+import type { PlannedFleet, ThreadPlan } from '../../core/plan.ts';
 import { BOOLEAN, mapOf, NUMBER, objectOf, oneOf, optional, TEXT } from '../../core/shape.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import type {
@@ -28,6 +28,7 @@ import {
 } from '../run/start.ts';
 import { startDocument } from '../thread-document.ts';
 import {
+  hasHandover,
   launchProcess,
   leaveHandover,
   noteSharedProcess,
@@ -73,16 +74,65 @@ export interface LaunchRequest {
  * a slot is free. A failure after the registration ends the thread as `error` and frees what was reserved.
  */
 export async function launchThread(
-  env: Supervising & Embedding & Pick<Preparation, 'guards'>,
-  { prepared, threadId: wanted, options, leaves = false }: LaunchRequest,
+  env: LaunchEnv,
+  request: LaunchRequest,
 ): Promise<LaunchedThread> {
-  const { plan, secrets, parent } = prepared;
+  const place = request.prepared.plan.fleet ?? env.fleet?.leg?.place;
+  return place ? await launchOnFleet(env, request, place) : await launchHere(env, request);
+}
+
+type LaunchEnv = Supervising & Embedding & Pick<Preparation, 'guards'>;
+
+/** Queues a thread for the workers of a fleet. */
+async function launchOnFleet(
+  env: LaunchEnv,
+  { prepared, threadId: wanted }: LaunchRequest,
+  place: PlannedFleet,
+): Promise<LaunchedThread> {
+  const plan = { ...prepared.plan, fleet: place };
+  assertWithoutSecrets(plan);
+  const threadId = await registerLaunched(env, { ...prepared, plan }, wanted);
+  try {
+    await writeCreated(env, { ...prepared, plan }, threadId);
+    await env.fleet?.start(threadId, place);
+  } catch (error) {
+    await endQueued(env, threadId, toRyeError(error));
+    throw error;
+  }
+  const { id: directive } = plan.directive;
+  return { thread_id: threadId, directive, status: 'created', pid: null, ...labelOf(plan) };
+}
+
+async function registerLaunched(
+  env: LaunchEnv,
+  { plan, parent }: PreparedThread,
+  wanted: string | undefined,
+): Promise<string> {
   assertTravels(env, plan);
   await readyToStart(env, { threadId: wanted });
-  const registered = await registerThread(env, plan, { threadId: wanted, parent });
-  const threadId = registered.thread_id;
+  return (await registerThread(env, plan, { threadId: wanted, parent })).thread_id;
+}
+
+/** Sets the budget of a registered thread aside and writes its signed thread.json and its plan. */
+async function writeCreated(
+  env: LaunchEnv,
+  { plan, parent }: PreparedThread,
+  threadId: string,
+): Promise<void> {
+  await reserveBudget(env, plan, threadId, parent);
+  const now = isoTime(env.clock.now());
+  await env.files.writeDocument({ ...startDocument(plan, { threadId, now }), status: 'created' });
+  await env.files.writePlan(threadId, plan);
+}
+
+/** Hands a thread to another process of this machine. */
+async function launchHere(
+  env: LaunchEnv,
+  { prepared, threadId: wanted, options, leaves = false }: LaunchRequest,
+): Promise<LaunchedThread> {
+  const { plan, secrets } = prepared;
+  const threadId = await registerLaunched(env, prepared, wanted);
   try {
-    await reserveBudget(env, plan, threadId, parent);
     const isSecret = Object.keys(secrets).length > 0;
     const handover: Handover = {
       format: 1,
@@ -90,14 +140,9 @@ export async function launchThread(
       ...(isSecret ? { holder: holderOf(env) } : {}),
     };
     if (isSecret) heldSecrets.set(holdKey(env, threadId), secrets);
-    const now = isoTime(env.clock.now());
-    await env.files.writeDocument({
-      ...startDocument(plan, { threadId, now }),
-      status: 'created',
-    });
-    await env.files.writePlan(threadId, plan);
+    await writeCreated(env, prepared, threadId);
     leaveHandover(env.files.folder(threadId), JSON.stringify(handover));
-    await env.store.registry.assign(threadId, null, now);
+    await env.store.registry.assign(threadId, null, isoTime(env.clock.now()));
   } catch (error) {
     await endQueued(env, threadId, toRyeError(error));
     throw error;
@@ -126,6 +171,19 @@ export async function launchThread(
   };
 }
 
+/** Values of secret inputs are in the memory of this process, which a worker cannot reach. */
+function assertWithoutSecrets({ secret_inputs: names, directive }: ThreadPlan): void {
+  if (names.length === 0) return;
+  throw new RyeError(
+    'invalid_input',
+    `${directive.id} has the secret input ${names[0]}, which cannot be sent to a fleet`,
+    {
+      hint: 'Give the value to the workers, in their environment or a secret command, or run the directive here.',
+      details: { inputs: names },
+    },
+  );
+}
+
 /** Returns the label of a thread with this plan; of a child without one: its directive and its inputs. */
 export function labelOf({
   label,
@@ -148,7 +206,13 @@ export async function startQueued(
 ): Promise<ReadonlyMap<string, RyeError>> {
   const failures = new Map<string, RyeError>();
   const created = await env.store.registry.list({ status: 'created' });
-  const queued = created.filter(({ pid }) => pid === null).toReversed();
+  const isHere = env.store.maintenance !== undefined;
+  const queued = created
+    // other machines share the store: a thread is started where its handover is
+    .filter(
+      ({ pid, thread_id: id }) => pid === null && (isHere || hasHandover(env.files.folder(id))),
+    )
+    .toReversed();
   if (queued.length === 0) return failures;
   const { coordination } = env.config;
   const full = new Set<string | null>();

@@ -8,7 +8,7 @@ import type { Store } from '../../storage/store.ts';
 import type { AwaitedThreads } from '../../tools/tool.ts';
 import type { Launching, Recovering } from '../ports.ts';
 import { recoverThread } from '../recovery/recover.ts';
-import { awaitedApprovals, isWaiting } from '../run/waiting.ts';
+import { awaitedApprovals, isParked, isWaiting } from '../run/waiting.ts';
 import { threadsFolder } from '../thread-files-fs.ts';
 import { changesOf } from './changes.ts';
 import { chainEnd } from './children.ts';
@@ -42,7 +42,7 @@ export interface WaitReport {
   readonly success: boolean;
   readonly timed_out: boolean;
   readonly threads: readonly WaitedThread[];
-  /** Set if only people can end the wait: what the threads that have not ended wait for. */
+  /** Set if the wait continues in another run: what the threads that have not ended wait for. */
   readonly waiting?: AwaitedThreads;
 }
 
@@ -55,6 +55,8 @@ export interface WaitRequest {
   readonly signal: AbortSignal;
   /** True: a thread that waits for people has not ended, and if all others have, the wait is over. */
   readonly parks?: boolean | undefined;
+  /** With `parks`: milliseconds after which the wait is over for this process, and the threads continue. */
+  readonly parksAfterMs?: number | undefined;
   /** True: also waits while people decide, and resumes threads of the own key when they have. */
   readonly takesUp?: boolean | undefined;
   /** Called with each thread once, when the run that is waited for has ended. */
@@ -100,8 +102,8 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
     const run = runs.get(threadId) ?? (seen.has(id) ? 1 : await registry.runOf(threadId));
     runs.set(threadId, run);
     const end = await registry.endOf(threadId, run);
-    if (parks && end && isWaiting(end)) {
-      // the run after the wait is the one that counts
+    if (end && (isParked(end) || (parks && isWaiting(end)))) {
+      // the run after it is the one that counts
       const current = await registry.runOf(threadId);
       runs.set(threadId, current);
       return current === run ? [last, false] : await found(id);
@@ -131,10 +133,15 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
     mode === 'any'
       ? ended.size > 0 || missing() === ids.length
       : ended.size + missing() === ids.length;
-  const isParked = (): boolean =>
+  const isForPeople = (): boolean =>
     !takesUp && parked.size > 0 && ended.size + missing() + parked.size === ids.length;
+  const parksAtMs = ports.monotonic() + (request.parksAfterMs ?? Infinity);
+  const isLong = (): boolean => ports.monotonic() >= parksAtMs;
+  const isToPark = (): boolean => isForPeople() || isLong();
+  const open = (): readonly ThreadRecord[] =>
+    ids.flatMap((id) => (ended.has(id) ? [] : (seen.get(id) ?? [])));
   await look();
-  while (!isEnough() && !isParked() && !signal.aborted) {
+  while (!isEnough() && !isToPark() && !signal.aborted) {
     const left = deadline - ports.monotonic();
     if (left <= 0) break;
     await ports.watch.next(Math.min(left, LOOK_AGAIN_MS), signal);
@@ -154,14 +161,16 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
       ),
     timed_out: !isEnough(),
     threads,
-    ...(isEnough() || !isParked() ? {} : { waiting: awaitedBy([...parked.values()]) }),
+    ...(isEnough() || !isToPark() || signal.aborted
+      ? {}
+      : { waiting: awaitedBy(isLong() ? open() : [...parked.values()]) }),
   };
 }
 
 function awaitedBy(records: readonly ThreadRecord[]): AwaitedThreads {
   return {
     threads: records.map(({ thread_id: id }) => id),
-    approvals: [...new Set(records.flatMap(awaitedApprovals))],
+    approvals: [...new Set(records.filter(isWaiting).flatMap(awaitedApprovals))],
   };
 }
 
@@ -173,7 +182,8 @@ function isHandedOff({ status, continuation_thread_id: next }: ThreadRecord): bo
 /** True if an active thread's process is known to be gone. Queued threads have no process yet. */
 function isLost({ store }: Pick<WaitPorts, 'store'>, record: ThreadRecord): boolean {
   const owner = store.owners.ofRecord(record);
-  return isActive(record.status) && owner !== undefined && store.owners.state(owner) === 'gone';
+  if (!isActive(record.status) || record.worker !== null) return false;
+  return owner !== undefined && store.owners.state(owner) === 'gone';
 }
 
 function waited(id: string, record: ThreadRecord | undefined, done: boolean): WaitedThread {

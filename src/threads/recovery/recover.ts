@@ -57,6 +57,8 @@ export async function recoverThread(env: Recovering, threadId: string): Promise<
       details: { thread_id: threadId, status: found?.status ?? null },
     });
   }
+  // of the worker of a fleet, the store knows if it lives: the claim is refused then
+  if (found.worker !== null) return await recoverDead(env, { found, death: 'gone' });
   const { staleSeconds } = env.config.recovery;
   const death = deathOf(env, found, staleSeconds);
   const isAlive = death === 'stale' && (await silentOnes(env, [found], staleSeconds)).length === 0;
@@ -70,9 +72,17 @@ export interface FoundDead {
   readonly death: Death;
 }
 
+/**
+ * Settles the calls and the cost of a leg whose worker or process is gone, and parks the thread: the next leg continues it. A thread
+ * that had ended, or that was asked to stop, ends. Throws `thread_locked` while the worker lives.
+ */
+export async function parkDead(env: Recovering, found: ThreadRecord): Promise<RecoveredThread> {
+  return await recoverDead(env, { found, death: 'gone', isParked: true });
+}
+
 async function recoverDead(
   env: Omit<Recovering, 'config'>,
-  { found, death }: FoundDead,
+  { found, death, isParked = false }: FoundDead & { readonly isParked?: boolean },
 ): Promise<RecoveredThread> {
   const threadId = found.thread_id;
   const { registry, ledger } = env.store;
@@ -104,7 +114,7 @@ async function recoverDead(
     await endUnstarted(env, threadId, end);
     return { thread_id: threadId, status: end.status, action: 'never_ran', reason: error.message };
   }
-  return await finishDead(env, { record, document, plan, error });
+  return await finishDead(env, { record, document, plan, error, isParked });
 }
 
 async function successorOf(
@@ -136,13 +146,15 @@ interface DeadThread {
   readonly document: ThreadDocument;
   readonly plan: ThreadPlan;
   readonly error: ErrorInfo;
+  /** True to leave the thread to the next leg. */
+  readonly isParked: boolean;
 }
 
 async function finishDead(
   env: Omit<Recovering, 'config'>,
   dead: DeadThread,
 ): Promise<RecoveredThread> {
-  const { record, document, plan, error } = dead;
+  const { record, document, plan, error, isParked } = dead;
   const threadId = record.thread_id;
   const { writer, events, unverified, failure = error } = await openDeadLog(env, dead);
   const recorder = writer && new Recorder({ writer, clock: env.clock, deltas: 'off' });
@@ -163,7 +175,12 @@ async function finishDead(
       document: await asLogged(env, document, events),
       parent: undefined,
     },
-    outcome: outcomeOf(end, { failure, cost, cancelled: record.cancel_requested }),
+    outcome: outcomeOf(end, {
+      failure,
+      cost,
+      cancelled: record.cancel_requested,
+      isParked: isParked && writer !== undefined,
+    }),
     changes,
     hooks: undefined,
     log: writer && recorder && { writer, recorder },
@@ -229,11 +246,14 @@ function outcomeOf(
     readonly cost: Cost;
     /** The reason of a request to cancel it. */
     readonly cancelled: string | null;
+    readonly isParked: boolean;
   },
 ): LoopOutcome {
-  const { failure, cost, cancelled } = facts;
+  const { failure, cost, cancelled, isParked } = facts;
   const last = { cost, last_text: end?.result ?? '' };
   if (!end && cancelled !== null) return { kind: 'cancelled', reason: cancelled, ...last };
+  if (!end && isParked)
+    return { kind: 'suspended', reason: 'its worker is gone', isParked, ...last };
   if (end?.status !== 'completed') return { kind: 'error', error: end?.error ?? failure, ...last };
   const { result, outputs } = end;
   return { kind: 'completed', result, ...(outputs ? { outputs } : {}), ...last };

@@ -174,6 +174,7 @@ async function recordOf(
       (status === 'continued' ? (successor?.thread_id ?? null) : null),
     chain_root_id: rootOf(document, all),
     cancel_requested: null,
+    worker: null,
   };
 }
 

@@ -29,7 +29,7 @@ import type {
 import { ApprovalHistory } from '../run/approval-history.ts';
 import { exportThread } from '../run/export-thread.ts';
 import { createThread } from '../run/start.ts';
-import { awaitedApprovals, awaitedThreads, isWaiting } from '../run/waiting.ts';
+import { awaitedApprovals, awaitedThreads, isPaused, isWaiting } from '../run/waiting.ts';
 import { planHash, planText } from '../stored-plan.ts';
 import { nextDocument } from '../thread-document.ts';
 import { continuationMessage, continuedConversation } from './continuation.ts';
@@ -107,7 +107,7 @@ async function runAgain(
   const grant = checkedGrant(env, resumable, grants, raiseLimits);
   const { total, run: left } = nextLimits(env, resumable, used, grants);
   // what it waits for may be the raise of the limit itself
-  if (!isWaiting(record)) assertSomethingLeft(threadId, left, planned);
+  if (!isPaused(record)) assertSomethingLeft(threadId, left, planned);
   const origins = { ...planned.origins, ...originsOf(grants) };
   const stored = { ...planned, ...grant.kept, limits: total, origins };
   const plan = { ...resumable.plan, ...grant.kept, limits: total, origins };

@@ -60,7 +60,7 @@ export class ApprovalSubjects {
     const context = { cost: { ...money.cost }, cost_left: money.left };
     const worstCaseUsd = worstCase(this.#started.plan.limits.spend, call);
     const asked = { tool: tool.id, capability, risk, input, worstCaseUsd, context };
-    const owner = { name: 'owner', key_id: this.#env.signer().keyId };
+    const owner = { name: 'owner', key_id: this.#ownerKeyId };
     return demandFor(policies, asked, asks, owner);
   }
 
@@ -83,10 +83,15 @@ export class ApprovalSubjects {
       files,
       worst_case_usd: worstCase(plan.limits.spend, call),
       scopes: question ? ['once'] : demand.scopes,
-      worker_key_id: this.#env.signer().keyId,
+      worker_key_id: this.#ownerKeyId,
       ...(question ? { schema_sha256: canonicalSha256(question.schema) } : {}),
     };
     return { subject, demand, preview };
+  }
+
+  /** The key that answers for the thread: in a fleet that of its submitter, whichever worker runs it. */
+  get #ownerKeyId(): string {
+    return this.#started.plan.fleet?.submitter ?? this.#env.signer().keyId;
   }
 
   #riskOf({ tool, need }: ReviewedCall, capability: string): Risk {
@@ -119,7 +124,8 @@ export class ApprovalSubjects {
       tool: call.tool.id,
       item: await this.#itemOf(call),
       input_sha256: canonicalSha256(call.input),
-      cwd: workFolder(this.#env, plan),
+      // each worker has a separate project for the thread
+      cwd: plan.fleet ? `fleet:${plan.work_path ?? '.'}` : workFolder(this.#env, plan),
       sandbox: sandbox?.mode ?? 'off',
       network: networkOf(call, hosts),
       plan_sha256: document.plan_sha256 ?? '',

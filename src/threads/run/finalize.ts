@@ -20,7 +20,7 @@ import { ownPass } from './own-pass.ts';
 import type { Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
 import { judge, type Verdict } from './verdict.ts';
-import { isWaiting, waitingOf } from './waiting.ts';
+import { isPaused, isWaiting, waitingOf } from './waiting.ts';
 
 /** Maximum bytes of a result in thread.json and the registry; the log has all of it. */
 const KEPT_RESULT_BYTES = 256 * 1024;
@@ -246,10 +246,10 @@ class Finalization {
     this.#isSealed = true;
   }
 
-  /** Frees what was not spent, or passes it on. A thread that waits for people keeps what its calls may need. */
+  /** Frees what was not spent, or passes it on. A thread that only waits keeps what its calls may need. */
   async #release(): Promise<void> {
     const { started, successor } = this.#request;
-    if (isWaiting(this.#verdict)) return;
+    if (isPaused(this.#verdict)) return;
     const { ledger } = this.#env.store;
     if (successor?.spendUsd === undefined || this.#verdict.status !== 'continued') {
       await ledger.release(started.threadId, started.record.epoch);

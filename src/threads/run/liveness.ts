@@ -31,7 +31,9 @@ export function deathOf(
   record: ThreadRecord,
   staleSeconds: number,
 ): Death | undefined {
-  const { status, heartbeat_at: heartbeat } = record;
+  const { status, heartbeat_at: heartbeat, worker } = record;
+  // its fleet takes it over
+  if (worker !== null) return undefined;
   const known = store.owners.ofRecord(record);
   if (!isActive(status) || !known || known.id === owner.id) return undefined;
   if (store.owners.state(known) === 'gone') return 'gone';

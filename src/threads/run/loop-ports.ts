@@ -2,6 +2,7 @@ import type { ThreadPlan } from '../../core/plan.ts';
 import type { LoopPorts } from '../../loop/ports.ts';
 import { type ErrorRule, parseErrorRules } from '../../policy/error-class.ts';
 import type { ToolDefinition, ToolList } from '../../providers/provider.ts';
+import type { LegControl } from '../fleet-port.ts';
 import type { OpenTools, Process, Sources } from '../ports.ts';
 import { returnCheck } from '../prepare/directive.ts';
 import { workFolder } from '../worktrees.ts';
@@ -33,6 +34,16 @@ export function sharedPorts(
     checkReturn: returnCheck(plan, tools),
     gates: tools.gates,
   } satisfies Partial<LoopPorts>;
+}
+
+/** Returns what the loop obeys in a leg of a fleet. Only the thread of the leg is parked, not a child in its process. */
+export function legPorts(
+  leg: LegControl | undefined,
+  threadId: string,
+): Pick<LoopPorts, 'mayStart' | 'parkReason'> {
+  if (!leg) return {};
+  const { mayStart, parkReason } = leg;
+  return { mayStart, ...(leg.threadId === threadId ? { parkReason } : {}) };
 }
 
 /** Returns the parsed `error_classification` of a plan. */

@@ -26,7 +26,7 @@ import { ThreadWorktree } from './isolation.ts';
 import { fileKeeper } from './keep-file.ts';
 import { type LiveExport, openLiveExport } from './live-export.ts';
 import { Cancellation, cancelReason } from './liveness.ts';
-import { recordedFirst, sharedPorts } from './loop-ports.ts';
+import { legPorts, recordedFirst, sharedPorts } from './loop-ports.ts';
 import { type Conversation, type Opening, openingMessages, watchRules } from './opening.ts';
 import { ownPass } from './own-pass.ts';
 import { ArtifactHashes, Recorder } from './recorder.ts';
@@ -305,6 +305,7 @@ class ThreadRun {
     };
     return {
       ...sharedPorts(env, this.#started, session, opening),
+      ...legPorts(env.fleet?.leg, threadId),
       ...compact({
         pending: opening.pending,
         spent: this.#conversation?.spent,

@@ -1,7 +1,7 @@
 import type { ErrorInfo } from '../../core/errors.ts';
 import type { FinalStatus } from '../../core/thread.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
-import { approvalPending } from './waiting.ts';
+import { approvalPending, parked } from './waiting.ts';
 
 /** An outcome as the registry, thread.json and the result state it. */
 export interface Verdict {
@@ -28,13 +28,7 @@ export function judge(outcome: LoopOutcome, hasSuccessor: boolean): Verdict {
       return {
         status: 'suspended',
         result: outcome.last_text,
-        error: outcome.approvals
-          ? approvalPending(outcome.approvals, outcome.threads)
-          : {
-              code: 'thread_suspended',
-              message: `suspended by ${outcome.reason}`,
-              hint: 'To continue, resume the thread.',
-            },
+        error: errorOfSuspension(outcome),
       };
     case 'handoff':
       return hasSuccessor
@@ -48,4 +42,15 @@ export function judge(outcome: LoopOutcome, hasSuccessor: boolean): Verdict {
             },
           };
   }
+}
+
+function errorOfSuspension(outcome: Extract<LoopOutcome, { kind: 'suspended' }>): ErrorInfo {
+  const { reason, approvals, threads, isParked = false } = outcome;
+  if (isParked || approvals?.length === 0) return parked(reason, threads);
+  if (approvals) return approvalPending(approvals, threads);
+  return {
+    code: 'thread_suspended',
+    message: `suspended by ${reason}`,
+    hint: 'To continue, resume the thread.',
+  };
 }

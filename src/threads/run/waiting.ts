@@ -21,6 +21,26 @@ export function approvalPending(
   };
 }
 
+/** The end of a leg of a fleet's thread: another leg continues it without a person. */
+export function parked(reason: string, threads: readonly string[] = []): ErrorInfo {
+  return {
+    code: 'thread_parked',
+    message: `another leg continues the thread: ${reason}`,
+    hint: 'A worker of the fleet continues it. See: rye fleet status',
+    details: { reason, ...(threads.length === 0 ? {} : { threads }) },
+  };
+}
+
+/** True for the end of a leg that another leg continues. */
+export function isParked({ status, error }: RunEnd): boolean {
+  return status === 'suspended' && error?.code === 'thread_parked';
+}
+
+/** True for the end of a run that only waits: it keeps what its calls may need. */
+export function isPaused(end: RunEnd): boolean {
+  return isWaiting(end) || isParked(end);
+}
+
 /** True for the end of a run that continues once people have decided. */
 export function isWaiting({ status, error }: RunEnd): boolean {
   return status === 'suspended' && error?.code === 'approval_pending';
@@ -36,7 +56,7 @@ export function awaitedApprovals({ error }: Pick<RunEnd, 'error'>): readonly str
   return textsOf(error?.details?.['approvals']);
 }
 
-/** Ids of the threads whose end a thread that waits for people needs. */
+/** Ids of the threads whose end a thread needs that waits for people, or that was parked. */
 export function awaitedThreads({ error }: Pick<RunEnd, 'error'>): readonly string[] {
   return textsOf(error?.details?.['threads']);
 }
