@@ -81,7 +81,14 @@ const VENDORS = {
   vitest: ['testing/conformance'],
 };
 // Optional features: only these folders may load one, and only with `import()`, except for types.
-const SATELLITES = { pi: ['app'], browser: ['cli'], fleet: ['app', 'cli', 'testing'] };
+const SATELLITES = {
+  pi: ['app'],
+  browser: ['cli'],
+  fleet: ['app', 'cli', 'testing'],
+  'app/fleet': ['app', 'cli'],
+};
+// A satellite may consist of two folders: what composes it is beside the rest of the app.
+const TOGETHER = { fleet: ['app/fleet'] };
 const esc = (s) => s.replaceAll('.', '\\.');
 const target = (t) => (t.endsWith('.ts') ? `^src/${esc(t)}$` : `^src/${t}/`);
 
@@ -152,7 +159,10 @@ module.exports = {
       {
         name: `satellite-${satellite}-loads-on-demand`,
         severity: 'error',
-        from: { path: '^src/', pathNot: `^src/${satellite}/` },
+        from: {
+          path: '^src/',
+          pathNot: [satellite, ...(TOGETHER[satellite] ?? [])].map((f) => `^src/${f}/`),
+        },
         to: { path: `^src/${satellite}/`, dynamic: false, dependencyTypesNot: ['type-only'] },
       },
     ]),

@@ -11,6 +11,7 @@ export type {
   WatchApprovals,
 } from './app/api/approvals.ts';
 export type * from './app/api/directives.ts';
+export type * from './app/api/fleet.ts';
 export type * from './app/api/items.ts';
 export type * from './app/api/output-schema.ts';
 export type * from './app/api/rules.ts';
@@ -133,6 +134,7 @@ export type {
   InterruptMode,
   ListedRule,
   OutputDeclaration,
+  PlannedFleet,
   PlannedModel,
   PlannedRule,
   PlannedRules,

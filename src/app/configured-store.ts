@@ -20,6 +20,7 @@ import type {
   Store,
   ThreadDocuments,
 } from '../storage/store.ts';
+import type { Fleet } from '../threads/fleet-port.ts';
 import { faultError } from '../trust/policy.ts';
 import type { OpenRyeOptions } from './api/rye.ts';
 import { lazy } from './lazy.ts';
@@ -28,13 +29,15 @@ import { lazy } from './lazy.ts';
 const NAME = 'store';
 
 /** The parts of an opened project that decide which store it has. */
-interface StoreOpening {
+export interface StoreOpening {
   readonly options: OpenRyeOptions;
   readonly clock: Clock;
   readonly ids: IdSource;
   readonly spaces: Spaces;
   readonly verification: VerifyContext;
+  readonly isGuest: boolean;
   config(): Promise<Config>;
+  onClose(end: () => void): void;
 }
 
 /**
@@ -78,22 +81,72 @@ async function openNamed(
   { owners, index }: Pick<Store, 'owners'> & { readonly index: SqliteSearchIndex },
 ): Promise<Store> {
   const { clock, ids, options } = opening;
-  const { projectPath } = options;
+  const url = await configuredUrl(opening);
+  if (url === undefined) return openStore({ projectPath: options.projectPath, clock, ids });
+  const { openPostgresStore } = await import('../storage/open-postgres.ts');
+  const store = openPostgresStore({ url, clock, ids, owners, index });
+  await keepCertificates(opening, url);
+  return store;
+}
+
+/** Returns the URL of the store that the configuration names; undefined for the project's own store. */
+export async function configuredUrl(opening: StoreOpening): Promise<string | undefined> {
+  const { options } = opening;
   assertCounts(opening);
-  const [{ readSettings }, { parseStoreUrl }, { openPostgresStore }] = await Promise.all([
+  const [{ readSettings }, { parseStoreUrl }] = await Promise.all([
     import('./settings.ts'),
     import('../storage/store-url.ts'),
-    import('../storage/open-postgres.ts'),
   ]);
   const text = (await readSettings(await opening.config(), NAME)).url ?? '';
-  if (text === '') return openStore({ projectPath, clock, ids });
+  if (text === '') return undefined;
   const url = parseStoreUrl(text);
   if (url.hasSecret && options.configOverrides?.some((one) => one.startsWith(`${NAME}.`))) {
     throw new RyeError('usage', '-c store.url holds a password, which every process can read', {
       hint: 'Write the URL to ~/.ai/config/store.yaml, or leave the password to ~/.pgpass.',
     });
   }
-  return openPostgresStore({ url: url.href, clock, ids, owners, index });
+  return url.href;
+}
+
+/** Keeps the certificates of the fleet's workers, so that what they signed can be checked without the store too. */
+async function keepCertificates({ options, isGuest }: StoreOpening, url: string): Promise<void> {
+  if (isGuest) return;
+  const [{ openFleetThreads }, { keepCertificatesIn }] = await Promise.all([
+    import('../storage/open-postgres.ts'),
+    import('../trust/certificates-fs.ts'),
+  ]);
+  const threads = openFleetThreads(url);
+  try {
+    keepCertificatesIn(options.userSpacePath, await threads.certificates());
+  } finally {
+    threads.close();
+  }
+}
+
+/** The fleet on the store that the configuration names. It is loaded by the first thread that needs it. */
+export function configuredFleet(opening: StoreOpening): Fleet {
+  const connected = async (): Promise<Fleet | undefined> => {
+    const url = await configuredUrl(opening);
+    if (url === undefined) return undefined;
+    const { connectFleet } = await import('./fleet/connection.ts');
+    return connectFleet({
+      url,
+      clock: opening.clock,
+      ids: opening.ids,
+      onClose: (end) => opening.onClose(end),
+    }).fleet;
+  };
+  let connecting: Promise<Fleet | undefined> | undefined;
+  return {
+    start: async (threadId, place) => {
+      connecting ??= connected();
+      await (await connecting)?.start(threadId, place);
+    },
+    resume: async (threadId) => {
+      connecting ??= connected();
+      return (await (await connecting)?.resume(threadId)) ?? false;
+    },
+  };
 }
 
 /**

@@ -121,6 +121,17 @@ export async function pinSigned(
   writeLock(workspace, facts, files);
 }
 
+/** Takes a file that rye itself has removed out of the lock. */
+export async function unpin(
+  workspace: Workspace,
+  file: { readonly type: SignableType; readonly id: string },
+): Promise<void> {
+  const facts = await readFacts(workspace);
+  const pins = acceptedPins(facts);
+  const kept = pins.filter((pin) => !isSame(file, pin));
+  if (facts.lock.state === 'valid' && kept.length < pins.length) writeLock(workspace, facts, kept);
+}
+
 function isCurrent({ lock, memory }: GuardState): boolean {
   return lock.state === 'valid' && memory?.lock_sha256 === lock.sha256;
 }

@@ -120,10 +120,19 @@ function assertOwnFiles(projectPath: string): void {
 
 /** Adds what rye writes by itself to .gitignore; false if it is there already. */
 async function ignoreState(projectPath: string): Promise<boolean> {
+  return await ignore(projectPath, IGNORED);
+}
+
+/** Keeps a file with a secret out of git. */
+export async function ignoreFile(projectPath: string, name: string): Promise<void> {
+  await ignore(projectPath, [name]);
+}
+
+async function ignore(projectPath: string, names: readonly string[]): Promise<boolean> {
   const path = join(projectPath, IGNORE_FILE);
   const text = existsSync(path) ? await readFile(path, 'utf8') : '';
   const lines = new Set(text.split(/\r?\n/).map((line) => line.trim().replace(/^\//, '')));
-  const missing = IGNORED.filter((folder) => !lines.has(folder));
+  const missing = names.filter((name) => !lines.has(name));
   if (missing.length === 0) return false;
   const separator = text === '' || text.endsWith('\n') ? '' : '\n';
   write(path, `${text}${separator}${missing.join('\n')}\n`);

@@ -1,6 +1,7 @@
 import type { HookEvent } from '../core/hook.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ApprovalsService } from './api/approvals.ts';
+import type { FleetService } from './api/fleet.ts';
 import type { ItemsService, KeysService, LockService } from './api/items.ts';
 import type { RulesService } from './api/rules.ts';
 import type { OpenRyeOptions, Rye } from './api/rye.ts';
@@ -48,6 +49,7 @@ export function openRye(given: OpenRyeOptions): Rye {
     rules: rulesOf(workspace),
     children: childrenOf(workspace),
     recovery: recoveryOf(workspace),
+    fleet: fleetOf(workspace),
     deliveries,
     trees: treesOf(workspace),
     exports: exportsOf(workspace),
@@ -204,6 +206,24 @@ function recoveryOf(workspace: Workspace): RecoveryService {
   return lazy<RecoveryService>(
     async () => new (await import('./recovery.ts')).Recovery(workspace),
     { resume: 'promise', recover: 'promise', repair: 'promise', collect: 'promise' },
+  );
+}
+
+function fleetOf(workspace: Workspace): FleetService {
+  return lazy<FleetService>(
+    async () => (await import('./fleet/service.ts')).fleetService(workspace),
+    {
+      init: 'promise',
+      root: 'promise',
+      enroll: 'promise',
+      try: 'promise',
+      submit: 'promise',
+      status: 'promise',
+      drain: 'promise',
+      limit: 'promise',
+      pause: 'promise',
+      unpause: 'promise',
+    },
   );
 }
 

@@ -66,6 +66,7 @@ function lookingActions({ env, children }: OrchestratorScope): Pick<Orchestrator
         signal: context.signal,
         // a look without time to wait tells how things are
         parks: call.timeoutSeconds !== 0,
+        parksAfterMs: parksAfter(env, call, context),
         onEnd: async (record, run) => await children.learned(record, run),
       });
       return waiting ? new ThreadsWait(waiting) : asJson(report);
@@ -103,6 +104,18 @@ function lookingActions({ env, children }: OrchestratorScope): Pick<Orchestrator
     chain_search: async (call, context) =>
       await searchChain(env, await one(env, call, context), call),
   };
+}
+
+/** A leg of a fleet holds no slot for long; only one that waits for all of the threads can tell when they have ended. */
+function parksAfter(
+  { fleet }: ThreadEnv,
+  { mode, timeoutSeconds }: OrchestratorCall,
+  { threadId }: CallContext,
+): number | undefined {
+  const isLeg = fleet?.leg?.threadId === threadId;
+  return isLeg && mode === 'all' && timeoutSeconds === undefined
+    ? fleet?.leg?.waitInlineMs
+    : undefined;
 }
 
 function stoppingActions({

@@ -14,7 +14,7 @@ import { closeSandbox, sandboxFor } from '../tools/sandbox.ts';
 import type { Tool, ToolSet } from '../tools/tool.ts';
 
 import { createToolSet } from '../tools/tool-set.ts';
-import type { Workspace } from './workspace.ts';
+import type { SandboxMode, Workspace } from './workspace.ts';
 
 export interface SessionToolsOptions {
   readonly plan: Pick<ThreadPlan, 'tools'>;
@@ -208,9 +208,10 @@ export function threadSandbox(
   workPath?: string,
 ): ReturnType<typeof sandboxFor> {
   const { projectPath, userSpacePath, env } = workspace.options;
-  if (sandbox !== undefined && sandbox.mode !== 'off') workspace.onClose(endSandbox);
+  const mode = stricter(sandbox?.mode ?? 'off', workspace.weakestSandbox);
+  if (mode !== 'off') workspace.onClose(endSandbox);
   return sandboxFor({
-    mode: sandbox?.mode ?? 'off',
+    mode,
     allowDomains: sandbox?.allow_domains ?? [],
     allowPaths: absolutePaths(allowPaths, projectPath),
     allowCaches: sandbox?.allow_caches ?? [],
@@ -220,6 +221,12 @@ export function threadSandbox(
     userSpacePath,
     onNotice: workspace.notice,
   });
+}
+
+const SANDBOXES: readonly SandboxMode[] = ['off', 'auto', 'required'];
+
+function stricter(one: SandboxMode, other: SandboxMode): SandboxMode {
+  return SANDBOXES.indexOf(one) > SANDBOXES.indexOf(other) ? one : other;
 }
 
 /** Returns the folder of the artifacts of a thread that works in a worktree; undefined if the project holds them. */

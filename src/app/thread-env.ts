@@ -128,6 +128,7 @@ function connect(
       skills: base.programSkills.map(({ id }) => id),
       travels: base.options.program !== undefined,
     },
+    fleet: base.fleet,
     runner: async () => await runnerCommand(base, models),
     checkSchema: async (schema) => void (await compileSchema(schema)),
     indexExport: async (path) => await indexExport(base, path),

@@ -12,17 +12,26 @@ import { openItems, type VerifiedItems, type VerifyContext } from '../items/veri
 import type { ProviderKinds } from '../providers/provider.ts';
 import { openStore } from '../storage/open-store.ts';
 import type { CloseOptions, Store } from '../storage/store.ts';
+import type { Fleet } from '../threads/fleet-port.ts';
 import { openKeyring } from '../trust/keyring-fs.ts';
 import type { Keyring } from '../trust/keys.ts';
 import { bakedManifest, type TrustPolicy } from '../trust/policy.ts';
 
 import type { DefinedDirective } from './api/directives.ts';
 import type { OpenRyeOptions } from './api/rye.ts';
-import { configuredStore } from './configured-store.ts';
+import { configuredFleet, configuredStore } from './configured-store.ts';
 import { composePresets, type Preset } from './presets.ts';
 import { RegexWorker } from './regex-worker.ts';
 import { namesStore } from './store-setting.ts';
 import { systemClock, systemIds, systemSpacePath } from './system.ts';
+
+/** Parts of a workspace that no option names: a process that runs a leg of a fleet has them. */
+export interface WorkspaceParts {
+  readonly fleet?: Fleet;
+  readonly weakestSandbox?: SandboxMode;
+}
+
+export type SandboxMode = 'off' | 'auto' | 'required';
 
 type Observer = (event: LogEvent | UnknownEvent) => void | Promise<void>;
 
@@ -57,9 +66,16 @@ export class Workspace {
     return (env?.['RYE_SIGNING_KEY'] ?? '') !== '' && !existsSync(join(userSpacePath, '.ai'));
   }
 
-  constructor(options: OpenRyeOptions) {
+  /** The fleet that shares the store; absent: none does. */
+  readonly fleet: Fleet | undefined;
+
+  /** The weakest sandbox in which commands may run. */
+  readonly weakestSandbox: SandboxMode;
+
+  constructor(options: OpenRyeOptions, { fleet, weakestSandbox = 'off' }: WorkspaceParts = {}) {
     const { projectPath, userSpacePath, tools, subscribers } = options;
-    const { store = namesStore(options) ? configuredStore(this) : openStore } = options;
+    const isShared = options.store === undefined && namesStore(options);
+    const { store = isShared ? configuredStore(this) : openStore } = options;
     this.options = options;
     this.clock = options.clock ?? systemClock;
     this.ids = options.ids ?? systemIds;
@@ -78,6 +94,8 @@ export class Workspace {
       env: options.env,
     });
     this.verification = { spaces: this.spaces, keyring: this.keyring, manifest: bakedManifest() };
+    this.weakestSandbox = weakestSandbox;
+    this.fleet = fleet ?? (isShared ? configuredFleet(this) : undefined);
     this.store =
       typeof store === 'function'
         ? store({ projectPath, clock: this.clock, ids: this.ids })
@@ -150,6 +168,13 @@ export class Workspace {
   /** Has something ended that this rye started, when it is closed. */
   onClose(end: () => void): void {
     this.#ends.add(end);
+  }
+
+  /** Opens the same spaces again, as their files are now. It is closed with this one. */
+  reopened(): Workspace {
+    const again = new Workspace(this.options);
+    this.onClose(() => again.close());
+    return again;
   }
 
   close(options?: CloseOptions): void {

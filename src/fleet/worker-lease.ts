@@ -53,6 +53,12 @@ export class WorkerLease {
     return !this.#isRemoved && clock.monotonic() - this.#renewedAt < leaseMs;
   }
 
+  /** Milliseconds for which this worker may begin effects; 0 if it may not. */
+  get leftMs(): number {
+    const { clock, leaseMs } = this.#options;
+    return this.#isRemoved ? 0 : Math.max(0, this.#renewedAt + leaseMs - clock.monotonic());
+  }
+
   /** True once the fleet has removed this worker: its threads belong to others, and it has to stop. */
   get isRemoved(): boolean {
     return this.#isRemoved;

@@ -17,6 +17,7 @@ import type {
   DirectiveOutputDeclarations,
   DirectiveOutputs,
 } from './directives.ts';
+import type { FleetService } from './fleet.ts';
 import type { ItemsService, KeysService, LockService } from './items.ts';
 import type { OutputSchema, OutputsWith } from './output-schema.ts';
 import type { RulesService } from './rules.ts';
@@ -93,6 +94,8 @@ export interface Rye {
   readonly rules: RulesService;
   readonly children: ChildrenService;
   readonly recovery: RecoveryService;
+  /** The fleet that shares the store of the project. */
+  readonly fleet: FleetService;
   readonly deliveries: DeliveriesService;
   readonly trees: SessionTrees;
   readonly exports: ExportsService;

@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { RyeError } from '../../core/errors.ts';
+import { EXIT, RyeError } from '../../core/errors.ts';
+import type { ThreadRecord } from '../../core/thread.ts';
 import type { Store } from '../../storage/store.ts';
 
 /** A process above this one. */
@@ -33,11 +34,21 @@ export async function assertOutsideThreads(
 ): Promise<void> {
   const above = assertOutsideTools(env, act);
   const pids = new Set(above.map(({ pid }) => pid));
-  for (const record of await registry.list({ active: true })) {
+  for (const record of await activeThreads(registry)) {
     const owner = owners.ofRecord(record);
     const pid = owner && owners.pidOf(owner);
     if (!owner || pid === undefined || !pids.has(pid)) continue;
     if (owners.state(owner) === 'alive') throw refused(record.thread_id, act);
+  }
+}
+
+/** A store that a file without a trusted signature names runs no threads for this user: none is above this process. */
+async function activeThreads(registry: Store['registry']): Promise<readonly ThreadRecord[]> {
+  try {
+    return await registry.list({ active: true });
+  } catch (error) {
+    if (error instanceof RyeError && error.exitCode === EXIT.integrity) return [];
+    throw error;
   }
 }
 

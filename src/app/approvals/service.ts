@@ -91,12 +91,17 @@ export class ApprovalRequests implements ApprovalsService {
     if (state !== 'pending') await store.approvals.close(id, state, now);
     // under another key it would be another run, to which the decision does not apply
     const isOwn = worker === keyring.signer().keyId;
-    const resumed = isDecided && isOwn && mayResume && (await this.#resume(threadId));
+    const resumed =
+      isDecided &&
+      mayResume &&
+      (isOwn
+        ? await this.#resume(threadId)
+        : (await this.#workspace.fleet?.resume(threadId)) === true);
     return {
       ...this.#listed((await store.approvals.get(id)) ?? stored),
       missing: judgement.state === 'pending' ? judgement.missing : 0,
       resumed,
-      ...(isDecided && !isOwn ? { awaits_owner: true as const } : {}),
+      ...(isDecided && !isOwn && !resumed ? { awaits_owner: true as const } : {}),
     };
   }
 

@@ -1,3 +1,4 @@
+import { createRequire } from 'node:module';
 import type * as sdk from '@dbos-inc/dbos-sdk';
 import type * as executor from '@dbos-inc/dbos-sdk/internal/dbos-executor';
 import type * as database from '@dbos-inc/dbos-sdk/internal/system_database';
@@ -28,15 +29,17 @@ export interface Engine {
   readonly database: typeof database;
 }
 
+// `import()` does not work in the compiled program, see bin/rye.js
+const load = createRequire(import.meta.url);
+
 /** Loads DBOS, which is installed only by people with a fleet. */
-export async function loadEngine(): Promise<Engine> {
+export function loadEngine(): Engine {
   try {
-    const [main, internalExecutor, internalDatabase] = await Promise.all([
-      import('@dbos-inc/dbos-sdk'),
-      import('@dbos-inc/dbos-sdk/internal/dbos-executor'),
-      import('@dbos-inc/dbos-sdk/internal/system_database'),
-    ]);
-    return { sdk: main, executor: internalExecutor, database: internalDatabase };
+    return {
+      sdk: load('@dbos-inc/dbos-sdk') as typeof sdk,
+      executor: load('@dbos-inc/dbos-sdk/internal/dbos-executor') as typeof executor,
+      database: load('@dbos-inc/dbos-sdk/internal/system_database') as typeof database,
+    };
   } catch (error) {
     throw new RyeError('fleet_unavailable', 'the queue of the fleet is not installed', {
       hint: 'Install it beside rye: npm install @dbos-inc/dbos-sdk pg',

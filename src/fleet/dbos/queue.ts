@@ -282,7 +282,7 @@ export class DbosQueue implements FleetQueue {
 
   async #connect(): Promise<Opened> {
     const { clock, url } = this.#options;
-    const engine = await loadEngine();
+    const engine = loadEngine();
     const logger = quietLog(
       () => undefined,
       () => clock.monotonic(),

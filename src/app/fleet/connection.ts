@@ -1,0 +1,67 @@
+import type { Clock } from '../../core/clock.ts';
+import { isoTime } from '../../core/clock.ts';
+import type { IdSource } from '../../core/ids.ts';
+import { DbosQueue } from '../../fleet/dbos/queue.ts';
+import type { FleetQueue } from '../../fleet/port.ts';
+import type { EnqueueLeg, FleetPlace, FleetThreads } from '../../storage/fleet-threads.ts';
+import { openFleetThreads } from '../../storage/open-postgres.ts';
+import type { Fleet } from '../../threads/fleet-port.ts';
+
+export interface FleetOptions {
+  readonly url: string;
+  readonly clock: Clock;
+  readonly ids: IdSource;
+  /** Receives what closes the connections; absent: the caller does. */
+  readonly onClose?: (end: () => void) => void;
+}
+
+/** The fleet of a store: its threads and its queue. */
+export interface FleetConnection {
+  readonly threads: FleetThreads;
+  readonly queue: FleetQueue;
+  readonly fleet: Fleet;
+  /** Queues the first leg of a thread, which starts not before a time (ISO 8601, UTC). */
+  start(threadId: string, place: FleetPlace, notBefore?: string): Promise<void>;
+  readonly close: () => Promise<void>;
+}
+
+/** Connects to a fleet. Nothing is connected before its first use. */
+export function connectFleet({ url, clock, ids, onClose }: FleetOptions): FleetConnection {
+  const threads = openFleetThreads(url);
+  const queue = new DbosQueue({ url, clock });
+  const close = async (): Promise<void> => {
+    threads.close();
+    await queue.close();
+  };
+  onClose?.(() => void close().catch(() => undefined));
+  const leg = (threadId: string, number: string, notBefore: string | null): EnqueueLeg => {
+    return async (transaction, { queue: name, priority, partition }) =>
+      await queue.enqueueLeg(transaction, {
+        legId: `${threadId}#${number}`,
+        threadId,
+        queue: name,
+        priority,
+        notBefore,
+        partition,
+        payload: {},
+      });
+  };
+  const start: FleetConnection['start'] = async (threadId, place, notBefore) =>
+    await threads.start(
+      threadId,
+      place,
+      isoTime(clock.now()),
+      leg(threadId, '1', notBefore ?? null),
+    );
+  return {
+    threads,
+    queue,
+    start,
+    fleet: {
+      start,
+      resume: async (threadId) =>
+        await threads.resume(threadId, leg(threadId, ids.uuid().slice(0, 13), null)),
+    },
+    close,
+  };
+}

@@ -1,0 +1,177 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { dirname, join } from 'node:path';
+import { isoSeconds } from '../../core/clock.ts';
+import { RyeError } from '../../core/errors.ts';
+import { makeFolders, writeWhole } from '../../disk/whole-file.ts';
+import { tokenText } from '../../fleet/token.ts';
+import { parseStoreUrl } from '../../storage/store-url.ts';
+import { certificateText } from '../../trust/certificates.ts';
+import {
+  createKeyFile,
+  keyPaths,
+  makeKeyDirectory,
+  readPrivateFile,
+  writeKeyFile,
+} from '../../trust/key-store-fs.ts';
+import { generateKeyPair, readPrivateKey, type SigningKey } from '../../trust/keys.ts';
+import { signText } from '../../trust/signature.ts';
+import type { EnrolledWorker, EnrollOptions, FleetMade, FleetRoot } from '../api/fleet.ts';
+import { configuredUrl } from '../configured-store.ts';
+import { ignoreFile } from '../init.ts';
+import { ensureKey } from '../signing-key.ts';
+import type { Workspace } from '../workspace.ts';
+import { connectFleet } from './connection.ts';
+
+const NAME = 'store';
+const DAY_MS = 86_400_000;
+const LABEL = /^[a-z0-9][a-z0-9._-]{0,39}$/;
+
+/** Makes the tables of a fleet, its root key, and the configuration that names its store. Can be repeated. */
+export async function initFleet(
+  workspace: Workspace,
+  { database }: { readonly database: string },
+): Promise<FleetMade> {
+  const url = parseStoreUrl(database);
+  const path = join(workspace.options.projectPath, '.ai', 'config', `${NAME}.yaml`);
+  await assertSameStore(workspace, path, url.href);
+  await ensureKey(workspace);
+  const { threads, queue, close } = connectFleet({
+    url: url.href,
+    clock: workspace.clock,
+    ids: workspace.ids,
+  });
+  try {
+    await threads.certificates();
+    await queue.queues();
+  } finally {
+    await close();
+  }
+  const root = await rootKey(workspace, { isMade: true });
+  const text = `# The store of the fleet. It counts only while it is signed: rye sign config store\nurl: ${JSON.stringify(url.href)}\n`;
+  const signed = signText({
+    text,
+    style: 'yaml',
+    subject: { kind: 'config', id: NAME },
+    key: workspace.keyring.signer(),
+    now: workspace.clock.now(),
+  });
+  makeFolders(dirname(path));
+  writeWhole(path, signed, { mode: url.hasSecret ? 0o600 : 0o644, follow: false });
+  if (url.hasSecret) await ignoreFile(workspace.options.projectPath, `.ai/config/${NAME}.yaml`);
+  const { pinSigned } = await import('../guards.ts');
+  await pinSigned(workspace, [{ type: 'config', id: NAME }]);
+  return { database: url.shown, root_key_id: root.keyId, config_path: path };
+}
+
+/** A project whose threads are in another store would lose sight of them. */
+async function assertSameStore(workspace: Workspace, path: string, url: string): Promise<void> {
+  if (!existsSync(path)) return;
+  const named = await configuredUrl(workspace);
+  if (named === undefined || named === url) return;
+  throw new RyeError('already_exists', `${path} names another store`, {
+    hint: 'Remove the file to leave that store, then run the command again.',
+    details: { path },
+  });
+}
+
+/** Returns the root key of this user's fleets. Throws `key_missing` without one, unless it is to be made. */
+async function rootKey(
+  workspace: Workspace,
+  { isMade }: { readonly isMade: boolean },
+): Promise<SigningKey> {
+  const { fleet, fleetFile } = keyPaths(workspace.options.userSpacePath);
+  const path = fleetFile('root');
+  if (!existsSync(path)) {
+    if (!isMade) {
+      throw new RyeError('key_missing', `there is no key of a fleet's root in ${fleet}`, {
+        hint: 'Make the fleet first: rye fleet init --database postgres://HOST/DATABASE',
+      });
+    }
+    makeKeyDirectory(fleet);
+    createKeyFile(path, generateKeyPair().privatePem);
+  }
+  const root = readPrivateKey(readPrivateFile(path) ?? '', path);
+  const found = workspace.keyring.find(root.keyId);
+  const isTrusted = found.status === 'trusted' && found.scope?.purposes.includes('certify');
+  if (isTrusted !== true) {
+    await workspace.keyring.trust(root.pem, {
+      owner: `fleet of ${hostname()}`,
+      purposes: ['certify'],
+    });
+  }
+  return root;
+}
+
+/** Makes the key and the certificate of a worker, and returns its token. */
+export async function enrollWorker(
+  workspace: Workspace,
+  { label, days }: EnrollOptions,
+): Promise<EnrolledWorker> {
+  if (!LABEL.test(label)) {
+    throw new RyeError('invalid_input', `invalid label ${JSON.stringify(label)}`, {
+      hint: 'Use up to 40 small letters, digits, dots, hyphens and underscores.',
+    });
+  }
+  if (!Number.isInteger(days) || days < 1 || days > 3650) {
+    throw new RyeError('invalid_input', `a worker cannot be enrolled for ${days} days`, {
+      hint: 'Use a whole number from 1 to 3650.',
+    });
+  }
+  const url = await storeOf(workspace);
+  const root = await rootKey(workspace, { isMade: false });
+  const pair = generateKeyPair();
+  const key = readPrivateKey(pair.privatePem, 'the new key');
+  const now = workspace.clock.now();
+  const notAfter = now + days * DAY_MS;
+  const certificate = certificateText(root, { key, labels: [label], notAfter, now });
+  const { threads, close } = connectFleet({
+    url,
+    clock: workspace.clock,
+    ids: workspace.ids,
+  });
+  try {
+    await threads.addCertificate(key.keyId, certificate);
+  } finally {
+    await close();
+  }
+  const { certified, certifiedFile } = keyPaths(workspace.options.userSpacePath);
+  makeKeyDirectory(certified);
+  writeKeyFile(certifiedFile(key.keyId), certificate);
+  const token = tokenText({
+    format: 1,
+    url,
+    label,
+    key: pair.privatePem,
+    certificate,
+    root: root.pem,
+  });
+  return { token, key_id: key.keyId, label, not_after: isoSeconds(notAfter) };
+}
+
+/** Returns the URL of the fleet's store. Throws `fleet_unavailable` if none is configured. */
+export async function storeOf(workspace: Workspace): Promise<string> {
+  const url = await configuredUrl(workspace);
+  if (url !== undefined) return url;
+  throw new RyeError('fleet_unavailable', 'the configuration names no store of a fleet', {
+    hint: 'Make one: rye fleet init --database postgres://HOST/DATABASE, or try one here: rye fleet try',
+  });
+}
+
+/** Reads a file with a token; `-` is not a file. */
+export function readTokenFile(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new RyeError('file_not_found', `the token ${path} cannot be read`, {
+      hint: 'Create one where the fleet was made: rye fleet enroll --label NAME > worker.token',
+      cause: error,
+    });
+  }
+}
+
+/** Returns the public key of the root, in PEM form, for those who check what its workers signed. */
+export async function rootOf(workspace: Workspace): Promise<FleetRoot> {
+  const { keyId, pem } = await rootKey(workspace, { isMade: false });
+  return { key_id: keyId, pem };
+}

@@ -1,0 +1,243 @@
+import { join } from 'node:path';
+import { EXIT, RyeError, toRyeError } from '../../core/errors.ts';
+import type { PlannedFleet } from '../../core/plan.ts';
+import { isFinal, type ThreadRecord, type ThreadResult } from '../../core/thread.ts';
+import type { LegLease, LegOrder } from '../../fleet/leg-control.ts';
+import { openPostgresStore } from '../../storage/open-postgres.ts';
+import { processOwners } from '../../storage/owners.ts';
+import { SqliteSearchIndex } from '../../storage/sqlite/search-index.ts';
+import { areAtRest, resumeWaitingAncestors } from '../../threads/family/resume-process.ts';
+import { endQueued } from '../../threads/family/spawn.ts';
+import type { ThreadEnv, ThreadPorts } from '../../threads/ports.ts';
+import { parkDead, recoverThread } from '../../threads/recovery/recover.ts';
+import { runLaunched, runResumed } from '../../threads/run/lifecycle.ts';
+import { isParked, isWaiting } from '../../threads/run/waiting.ts';
+import type { OpenRyeOptions } from '../api/rye.ts';
+import { systemClock, systemIds } from '../system.ts';
+import { threadEnv, threadPorts } from '../thread-env.ts';
+import { Workspace } from '../workspace.ts';
+import { connectFleet, type FleetConnection } from './connection.ts';
+import { unpackItems } from './items.ts';
+import type { LegOutcome } from './leg-outcome.ts';
+
+/** Times in a row that a thread is taken over from a worker that died in its leg. Then it ends as crashed. */
+const MAX_TAKEOVERS = 5;
+/** Time for which a leg waits while the store is away. Its worker's lease decides if it continues afterwards. */
+const PATIENT_MS = 600_000;
+
+export interface LegOptions extends Pick<OpenRyeOptions, 'env' | 'configOverrides' | 'onNotice'> {
+  readonly userSpacePath: string;
+  readonly order: LegOrder;
+  readonly lease: LegLease;
+  readonly signal: AbortSignal;
+}
+
+/** Runs one leg of a thread in this process. Never throws. */
+export async function runLeg(options: LegOptions): Promise<LegOutcome> {
+  const leg = new Leg(options);
+  try {
+    return await leg.run();
+  } catch (error) {
+    options.onNotice?.(toRyeError(error).message);
+    return 'again';
+  } finally {
+    await leg.close();
+  }
+}
+
+class Leg {
+  readonly #options: LegOptions;
+  readonly #connection: FleetConnection;
+  readonly #workspaces: Workspace[] = [];
+
+  constructor(options: LegOptions) {
+    this.#options = options;
+    this.#connection = connectFleet({
+      url: options.order.url,
+      clock: systemClock,
+      ids: systemIds,
+    });
+  }
+
+  async close(): Promise<void> {
+    for (const workspace of this.#workspaces) workspace.close({ exiting: true });
+    await this.#connection.close();
+  }
+
+  async run(): Promise<LegOutcome> {
+    const { threadId } = this.#options.order;
+    const place = await this.#connection.threads.placeOf(threadId);
+    if (!place) {
+      this.#notice(`${threadId} is not a thread of the fleet`);
+      return 'done';
+    }
+    const ports = threadPorts(this.#open(), { allowUnsigned: false });
+    const record = await ports.store.registry.get(threadId);
+    if (!record || !(await this.#isNeeded(ports, record))) return 'done';
+    let env: ThreadEnv;
+    try {
+      const plan = await ports.files.readPlan(await ports.files.readDocument(threadId));
+      if (plan.fleet === undefined || plan.fleet.bundle !== place.bundle) {
+        throw new RyeError('thread_tampered', `the plan of ${threadId} names another bundle`);
+      }
+      const workspace = this.#open(plan.fleet);
+      await unpackItems(workspace, plan.fleet);
+      // the configuration is read once the items are there
+      env = await threadEnv(this.#open(plan.fleet), { allowUnsigned: false });
+    } catch (error) {
+      return await this.#refuse(ports, record, toRyeError(error));
+    }
+    try {
+      return await this.#continue(env, record);
+    } catch (error) {
+      const failure = toRyeError(error);
+      if (QUIET.has(failure.code)) return 'done';
+      return await this.#refuse(ports, record, failure);
+    }
+  }
+
+  /** True unless another worker runs the thread, or it has ended, or what it waits for has not come. */
+  async #isNeeded({ store }: ThreadPorts, record: ThreadRecord): Promise<boolean> {
+    const { status, thread_id: threadId } = record;
+    if (isFinal(status)) return status === 'error' && record.error?.code === 'thread_crashed';
+    if (status === 'suspended') {
+      if (isWaiting(record)) return true;
+      return isParked(record) && (await areAtRest(store.registry, record));
+    }
+    if (status !== 'running') return true;
+    const worker = await this.#connection.threads.workerOf(threadId);
+    if (!worker?.isLiving) return true;
+    // of this worker, only the death of the earlier process lets the claim pass
+    return worker.workerId === this.#options.order.workerId;
+  }
+
+  async #continue(env: ThreadEnv, record: ThreadRecord): Promise<LegOutcome> {
+    const { threads } = this.#connection;
+    const { threadId } = this.#options.order;
+    const { status } = record;
+    if (status === 'created') return await this.#end(env, await this.#start(env));
+    if (status === 'running') {
+      const count = await threads.noteTakeover(threadId);
+      if (count > MAX_TAKEOVERS) {
+        await recoverThread(env, threadId);
+        await resumeWaitingAncestors(env, threadId);
+        return 'done';
+      }
+      const { status: now } = await parkDead(env, record);
+      if (now !== 'suspended') {
+        await resumeWaitingAncestors(env, threadId);
+        return 'done';
+      }
+      // it may have been parked for threads that have not ended
+      const parked = await env.store.registry.get(threadId);
+      if (parked && !(await areAtRest(env.store.registry, parked))) return 'done';
+    }
+    const { signal } = this.#options;
+    const runner = { allow_unsigned: false };
+    const result = await runResumed(env, { threadId, secrets: {}, signal, runner });
+    return await this.#end(env, result);
+  }
+
+  async #start(env: ThreadEnv): Promise<ThreadResult> {
+    const { order, signal } = this.#options;
+    const options = { allow_unsigned: false };
+    return await runLaunched(env, order.threadId, { handover: { format: 1, options }, signal });
+  }
+
+  /** Queues the next leg of a thread whose wait has ended meanwhile, or that was parked for nothing else. */
+  async #end(env: ThreadEnv, result: ThreadResult): Promise<LegOutcome> {
+    const { threads, fleet } = this.#connection;
+    const { threadId } = this.#options.order;
+    await threads.forgetTakeovers(threadId);
+    const record = await env.store.registry.get(result.thread_id);
+    if (record && isParked(record) && (await areAtRest(env.store.registry, record)))
+      await fleet.resume(record.thread_id);
+    return 'done';
+  }
+
+  /** Ends a thread that cannot be run here or anywhere else. What was signed of it stays as it is. */
+  async #refuse(ports: ThreadPorts, record: ThreadRecord, error: RyeError): Promise<LegOutcome> {
+    if (TRANSIENT.has(error.code)) throw error;
+    this.#notice(`thread ${record.thread_id} is refused: ${error.message} [${error.code}]`);
+    const { registry, ledger } = ports.store;
+    if (record.status === 'created') {
+      await endQueued(ports, record.thread_id, error);
+    } else {
+      const now = new Date(systemClock.now()).toISOString();
+      const { epoch, cost } = await registry.claim(record.thread_id, ports.owner, now);
+      await registry.finish(record.thread_id, {
+        status: 'error',
+        now,
+        cost,
+        result: '',
+        error: error.toJSON(),
+        epoch,
+      });
+      await ledger.release(record.thread_id, epoch);
+    }
+    return error.exitCode === EXIT.integrity ? 'refused' : 'done';
+  }
+
+  /** Opens the project of the thread; for a run of it with the place of its children. */
+  #open(place?: PlannedFleet): Workspace {
+    const { order, lease, env, userSpacePath, configOverrides, onNotice } = this.#options;
+    const { folder: projectPath, url, workerId, threadId, waitInlineMs, sandbox } = order;
+    const index = new SqliteSearchIndex({ path: join(projectPath, '.ai', 'state', 'index.db') });
+    const store = openPostgresStore({
+      url,
+      clock: systemClock,
+      ids: systemIds,
+      owners: processOwners(),
+      index,
+      workerId,
+      patientMs: PATIENT_MS,
+    });
+    const workspace = new Workspace(
+      {
+        projectPath,
+        userSpacePath,
+        env: { ...env, RYE_SIGNING_KEY: order.key },
+        configOverrides: configOverrides ?? [],
+        ...(onNotice ? { onNotice } : {}),
+        store,
+      },
+      {
+        weakestSandbox: sandbox,
+        fleet: {
+          ...this.#connection.fleet,
+          ...(place
+            ? {
+                leg: {
+                  threadId,
+                  // children start first, so that those that wait for them continue
+                  place: { ...place, priority: Math.max(0, place.priority - 1) },
+                  waitInlineMs,
+                  parkReason: () => (lease.isDraining ? 'its worker leaves' : undefined),
+                  mayStart: async (signal) => await lease.granted(signal),
+                },
+              }
+            : {}),
+        },
+      },
+    );
+    this.#workspaces.push(workspace);
+    return workspace;
+  }
+
+  #notice(text: string): void {
+    this.#options.onNotice?.(text);
+  }
+}
+
+/** Another process was faster, or the wait continues. */
+const QUIET: ReadonlySet<string> = new Set([
+  'thread_locked',
+  'approval_pending',
+  'illegal_transition',
+]);
+/** The next try may succeed. */
+const TRANSIENT: ReadonlySet<string> = new Set([
+  'storage_failed',
+  'fleet_unavailable',
+  'resource_exhausted',
+]);

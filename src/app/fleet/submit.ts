@@ -1,0 +1,99 @@
+import { isoTime } from '../../core/clock.ts';
+import { RyeError } from '../../core/errors.ts';
+import { checkQueueName } from '../../fleet/leg.ts';
+import { launchThread } from '../../threads/family/spawn.ts';
+import type { LaunchedThread } from '../../threads/ports.ts';
+import { prepareThread } from '../../threads/prepare/prepare.ts';
+import type { FleetRunOptions } from '../api/fleet.ts';
+import type { ExecuteDirectiveRequest } from '../presets.ts';
+import { foldPresets } from '../presets.ts';
+import { threadEnv } from '../thread-env.ts';
+import type { Workspace } from '../workspace.ts';
+import { connectFleet } from './connection.ts';
+import { storeOf } from './init.ts';
+import { packItems } from './items.ts';
+
+const DEFAULT_QUEUE = 'default';
+const DEFAULT_PRIORITY = 5;
+const LAST_PRIORITY = 9;
+
+/** Prepares a thread here, signs it and queues it for a worker of the fleet. */
+export async function submitThread(
+  workspace: Workspace,
+  given: ExecuteDirectiveRequest,
+  options: FleetRunOptions,
+): Promise<LaunchedThread> {
+  const place = placeOf(options);
+  const notBefore = options.at === undefined ? undefined : timeOf(options.at);
+  const url = await storeOf(workspace);
+  const request = foldPresets(workspace.preset, given);
+  assertTravels(request);
+  const env = await threadEnv(workspace, { allowUnsigned: false });
+  const prepared = await prepareThread(env, request);
+  const { clock, ids } = workspace;
+  const connection = connectFleet({ url, clock, ids });
+  try {
+    const bundle = await packItems(workspace, prepared.plan);
+    const plan = {
+      ...prepared.plan,
+      fleet: { ...place, ...bundle, submitter: workspace.keyring.signer().keyId },
+    };
+    const start = async (threadId: string): Promise<void> =>
+      await connection.start(threadId, plan.fleet, notBefore);
+    return await launchThread(
+      { ...env, fleet: { ...connection.fleet, start } },
+      {
+        prepared: { ...prepared, plan },
+        threadId: request.threadId,
+        options: { allow_unsigned: false },
+      },
+    );
+  } finally {
+    await connection.close();
+  }
+}
+
+function placeOf({
+  queue = DEFAULT_QUEUE,
+  priority = DEFAULT_PRIORITY,
+  partition = null,
+}: {
+  readonly queue?: string;
+  readonly priority?: number;
+  readonly partition?: string | null;
+}) {
+  checkQueueName(queue);
+  if (!Number.isInteger(priority) || priority < 0 || priority > LAST_PRIORITY) {
+    throw new RyeError(
+      'invalid_input',
+      `the priority ${priority} is not from 0 to ${LAST_PRIORITY}`,
+      {
+        hint: '0 starts first, 9 last.',
+      },
+    );
+  }
+  return { queue, priority, partition };
+}
+
+function timeOf(text: string): string {
+  const ms = Date.parse(text);
+  if (!Number.isNaN(ms)) return isoTime(ms);
+  throw new RyeError('invalid_input', `invalid time ${JSON.stringify(text)}`, {
+    hint: 'Write it with its zone, such as 2026-12-01T03:00Z.',
+  });
+}
+
+/** A worker has neither unsigned files nor recordings of this machine. */
+function assertTravels({ allowUnsigned, replayFrom, recordTo }: ExecuteDirectiveRequest): void {
+  const option = allowUnsigned
+    ? '--allow-unsigned'
+    : replayFrom === undefined
+      ? recordTo === undefined
+        ? undefined
+        : '--record'
+      : '--replay';
+  if (option === undefined) return;
+  throw new RyeError('usage', `${option} cannot be used with a fleet`, {
+    hint: 'Run the directive on this machine: remove --fleet.',
+  });
+}

@@ -1,0 +1,361 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { RyeError, systemCodeOf } from '../../core/errors.ts';
+import type { LegMessage, LegOrder } from '../../fleet/leg-control.ts';
+import type { LegSpec, QueueNotice, Worker } from '../../fleet/port.ts';
+import type { WorkerToken } from '../../fleet/token.ts';
+import { WorkerLease } from '../../fleet/worker-lease.ts';
+import { WorkerReaper } from '../../fleet/worker-reaper.ts';
+import { openWorkerLeases } from '../../storage/open-postgres.ts';
+import { parseCertificate } from '../../trust/certificates.ts';
+import { keepCertificatesIn } from '../../trust/certificates-fs.ts';
+import { openKeyring } from '../../trust/keyring-fs.ts';
+import { readPrivateKey } from '../../trust/keys.ts';
+import { systemClock, systemIds, systemSpacePath } from '../system.ts';
+import { connectFleet, type FleetConnection } from './connection.ts';
+import { EXIT_OF_LEG } from './leg-outcome.ts';
+
+/** The duration of a lease. A worker that is gone is replaced after it and two beats of the others. */
+export const LEASE_MS = 3000;
+const BEAT_MS = 1000;
+/** Interval of looks for threads that rest although what they wait for has come. */
+const SWEEP_MS = 5000;
+const SWEEP_COUNT = 200;
+/** Tries of a leg while the store is away. */
+const TRIES = 1_000_000;
+/** Hidden command of the process of a leg. */
+const RUN_LEG = '__run-leg';
+
+export interface WorkerOptions {
+  readonly token: WorkerToken;
+  readonly queues: readonly string[];
+  readonly slots: number;
+  readonly labels: readonly string[];
+  readonly version: string;
+  /** The folder in which the projects of threads are made. */
+  readonly folder: string;
+  readonly userSpacePath: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly configOverrides: readonly string[];
+  readonly waitInlineMs: number;
+  /** Milliseconds that legs have to reach a safe point once the worker leaves. */
+  readonly drainMs: number;
+  /** Receives what happens: a leg that starts or ends, and what a person should know. */
+  readonly report: (line: WorkerReport) => void;
+}
+
+export interface WorkerReport {
+  readonly kind: 'leg_started' | 'leg_ended' | 'takeover' | 'notice';
+  readonly thread_id?: string;
+  readonly message?: string;
+}
+
+/** Counts of a worker since it started. */
+export interface WorkerCounts {
+  legs_started: number;
+  legs_ended: number;
+  legs_crashed: number;
+  takeovers: number;
+}
+
+/** A process that runs legs of a fleet, each in a separate process, until it is told to leave or has lost its lease. */
+export class FleetWorker {
+  readonly workerId: string;
+  readonly counts: WorkerCounts = {
+    legs_started: 0,
+    legs_ended: 0,
+    legs_crashed: 0,
+    takeovers: 0,
+  };
+  readonly #options: WorkerOptions;
+  readonly #connection: FleetConnection;
+  readonly #leases: ReturnType<typeof openWorkerLeases>;
+  readonly #lease: WorkerLease;
+  readonly #stopped = new AbortController();
+  readonly #legs = new Map<string, ChildProcess>();
+  readonly #sandbox: LegOrder['sandbox'];
+  #worker: Worker | undefined;
+  #leaving: Promise<void> | undefined;
+
+  constructor(options: WorkerOptions) {
+    const { token, labels, version, configOverrides } = options;
+    this.#options = options;
+    this.workerId = `${token.label}-${systemIds.uuid().slice(0, 8)}`;
+    this.#connection = connectFleet({
+      url: token.url,
+      clock: systemClock,
+      ids: systemIds,
+    });
+    this.#leases = openWorkerLeases(token.url);
+    this.#lease = new WorkerLease({
+      leases: this.#leases,
+      clock: systemClock,
+      workerId: this.workerId,
+      labels: [token.label, ...labels],
+      version,
+      leaseMs: LEASE_MS,
+    });
+    this.#sandbox = sandboxOf(configOverrides);
+  }
+
+  get running(): number {
+    return this.#legs.size;
+  }
+
+  /** The state of the queues that it works on, for metrics. */
+  async queues() {
+    return await this.#connection.queue.queues();
+  }
+
+  /** Joins the fleet and runs legs. Resolves once the worker has left. Throws if it cannot join or has lost its lease. */
+  async run(): Promise<void> {
+    await this.#join();
+    const { queues, slots } = this.#options;
+    await this.#lease.take();
+    const keeping = this.#lease.keep();
+    const reaping = new WorkerReaper({ leases: this.#leases, clock: systemClock }).watch(
+      this.#stopped.signal,
+      async (workerId) => await this.#takeOver(workerId),
+    );
+    const sweeping = this.#sweep();
+    const beating = this.#beat();
+    this.#worker = await this.#connection.queue.work(
+      {
+        workerId: this.workerId,
+        queues,
+        slots,
+        tries: TRIES,
+        report: (notice) => this.#notice(notice),
+      },
+      async (leg, signal) => await this.#runLeg(leg, signal),
+    );
+    await Promise.all([beating, reaping, sweeping, keeping]);
+    await this.#leaving;
+    if (!this.#lease.isRemoved) return;
+    throw new RyeError('thread_locked', `worker ${this.workerId} was removed from the fleet`, {
+      hint: 'It did not reach the store for longer than its lease. Start it again: rye worker',
+    });
+  }
+
+  /** Finishes or parks its legs, and leaves the fleet. */
+  async leave(): Promise<void> {
+    this.#leaving ??= this.#leave();
+    await this.#leaving;
+  }
+
+  async #leave(): Promise<void> {
+    await this.#worker?.drain(this.#options.drainMs);
+    // legs that did not reach a safe point: another worker continues them
+    for (const child of this.#legs.values()) endGroup(child);
+    this.#stopped.abort();
+    await this.#lease.release().catch(() => undefined);
+    this.#leases.close();
+    await this.#connection.close();
+  }
+
+  /** Trusts the root of the fleet for the keys of its workers, and makes its own certificate known. */
+  async #join(): Promise<void> {
+    const { token, userSpacePath, folder } = this.#options;
+    const key = readPrivateKey(token.key, 'the key of the token');
+    const certificate = parseCertificate(token.certificate, 'the certificate of the token');
+    if (
+      certificate.key.keyId !== key.keyId ||
+      Date.parse(certificate.notAfter) < systemClock.now()
+    ) {
+      throw new RyeError('key_revoked', `the certificate of worker ${token.label} has expired`, {
+        hint: `Enroll it again: rye fleet enroll --label ${token.label} > worker.token`,
+      });
+    }
+    const keyring = openKeyring({
+      userSpacePath,
+      projectPath: folder,
+      now: () => systemClock.now(),
+      env: {},
+    });
+    const known = keyring.find(certificate.root);
+    if (known.status === 'unknown') {
+      await keyring.trust(token.root, { owner: 'fleet', purposes: ['certify'] });
+    }
+    const { threads } = this.#connection;
+    await threads.addCertificate(key.keyId, token.certificate);
+    keepCertificatesIn(userSpacePath, await threads.certificates());
+    const { status } = keyring.find(key.keyId);
+    if (status === 'trusted') return;
+    throw new RyeError(
+      status === 'revoked' ? 'key_revoked' : 'key_untrusted',
+      `the key ${key.keyId} of worker ${token.label} is ${status}`,
+      { hint: `Enroll it again: rye fleet enroll --label ${token.label} > worker.token` },
+    );
+  }
+
+  async #takeOver(workerId: string): Promise<void> {
+    const legs = await this.#connection.queue.redispatch(workerId);
+    this.counts.takeovers += legs;
+    this.#options.report({
+      kind: 'takeover',
+      message: `worker ${workerId} is gone; ${legs} of its legs continue elsewhere`,
+    });
+    await this.#wake();
+  }
+
+  /** Queues legs for threads whose worker is gone, or whose wait has ended, in case that nothing else has. */
+  async #sweep(): Promise<void> {
+    while (!this.#stopped.signal.aborted) {
+      await systemClock.sleep(SWEEP_MS * (0.5 + Math.random()), this.#stopped.signal);
+      if (this.#stopped.signal.aborted) return;
+      // an outage is waited out
+      await this.#wake().catch(() => undefined);
+    }
+  }
+
+  async #wake(): Promise<void> {
+    const { threads, fleet } = this.#connection;
+    for (const threadId of await threads.resting(SWEEP_COUNT)) await fleet.resume(threadId);
+  }
+
+  /** Tells the processes of legs each second how long they may begin effects. */
+  async #beat(): Promise<void> {
+    const { signal } = this.#stopped;
+    while (!signal.aborted) {
+      await systemClock.sleep(BEAT_MS, signal);
+      if (this.#lease.isRemoved) {
+        // others run its threads now
+        for (const child of this.#legs.values()) endGroup(child);
+        void this.leave();
+        return;
+      }
+      const forMs = this.#lease.leftMs;
+      for (const child of this.#legs.values()) send(child, { kind: 'beat', forMs });
+      await this.#obeyDrain();
+    }
+  }
+
+  async #obeyDrain(): Promise<void> {
+    try {
+      const rows = await this.#leases.list();
+      const isAsked = rows.some((row) => row.worker_id === this.workerId && row.is_draining);
+      if (isAsked) void this.leave();
+    } catch {
+      // the next beat tries again
+    }
+  }
+
+  async #runLeg(leg: LegSpec, signal: AbortSignal): Promise<void> {
+    const { threadId, legId } = leg;
+    const { report } = this.#options;
+    const child = this.#spawn(threadId);
+    this.#legs.set(legId, child);
+    this.counts.legs_started += 1;
+    report({ kind: 'leg_started', thread_id: threadId });
+    const stop = (): void => send(child, { kind: 'drain' });
+    if (signal.aborted) stop();
+    signal.addEventListener('abort', stop, { once: true });
+    try {
+      const code = await exitOf(child);
+      if (code === 0) this.counts.legs_ended += 1;
+      else if (code === EXIT_OF_LEG.refused) {
+        report({
+          kind: 'notice',
+          thread_id: threadId,
+          message: `the leg of ${threadId} was refused`,
+        });
+      } else {
+        if (code !== EXIT_OF_LEG.again) this.counts.legs_crashed += 1;
+        throw new Error(`the process of the leg ended with ${code ?? 'a signal'}`);
+      }
+      report({ kind: 'leg_ended', thread_id: threadId });
+    } finally {
+      signal.removeEventListener('abort', stop);
+      this.#legs.delete(legId);
+    }
+  }
+
+  #spawn(threadId: string): ChildProcess {
+    const { token, folder, userSpacePath, env, configOverrides, waitInlineMs, report } =
+      this.#options;
+    const project = join(folder, 'threads', threadId);
+    const child = spawn(
+      process.execPath,
+      [
+        join(systemSpacePath(), 'bin', 'rye.js'),
+        '--user-space',
+        userSpacePath,
+        ...configOverrides.flatMap((override) => ['--config', override]),
+        RUN_LEG,
+      ],
+      {
+        cwd: folder,
+        env: legEnvironment(env),
+        stdio: ['pipe', 'ignore', 'pipe'],
+        detached: true,
+      },
+    );
+    child.stdin.on('error', () => undefined);
+    const order: LegOrder = {
+      format: 1,
+      url: token.url,
+      workerId: this.workerId,
+      key: token.key,
+      threadId,
+      folder: project,
+      waitInlineMs,
+      sandbox: this.#sandbox,
+      forMs: this.#lease.leftMs,
+    };
+    child.stdin.write(`${JSON.stringify(order)}\n`);
+    child.stderr.setEncoding('utf8');
+    child.stderr.on('data', (text: string) => {
+      for (const line of text.split('\n'))
+        if (line.trim() !== '') report({ kind: 'notice', thread_id: threadId, message: line });
+    });
+    return child;
+  }
+
+  #notice({ legId, message }: QueueNotice): void {
+    const thread = legId?.replace(/#[^#]*$/, '');
+    this.#options.report({ kind: 'notice', message, ...(thread ? { thread_id: thread } : {}) });
+  }
+}
+
+function send(child: ChildProcess, message: LegMessage): void {
+  if (child.stdin?.writable) child.stdin.write(`${JSON.stringify(message)}\n`);
+}
+
+async function exitOf(child: ChildProcess): Promise<number | null> {
+  return await new Promise((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', (code) => resolve(code));
+  });
+}
+
+function endGroup(child: ChildProcess): void {
+  if (child.pid === undefined || child.exitCode !== null) return;
+  try {
+    process.kill(-child.pid, 'SIGKILL');
+  } catch (error) {
+    if (systemCodeOf(error) !== 'ESRCH') throw error;
+  }
+}
+
+/** Commands on a worker run in the sandbox, unless its own options set another mode. */
+function sandboxOf(overrides: readonly string[]): LegOrder['sandbox'] {
+  const named = overrides.findLast((text) => text.startsWith('resilience.tools.sandbox='));
+  const mode = named?.slice(named.indexOf('=') + 1) ?? 'required';
+  return mode === 'off' || mode === 'auto' ? mode : 'required';
+}
+
+/** The environment of a leg is the worker's: it has the keys of the providers. */
+function legEnvironment(env: WorkerOptions['env']): Record<string, string> {
+  const kept = Object.entries(env).filter(
+    (entry): entry is [string, string] => entry[1] !== undefined && !NOT_PASSED.has(entry[0]),
+  );
+  return Object.fromEntries(kept);
+}
+
+/** Its own key comes through a pipe, and no thread has started it. */
+const NOT_PASSED: ReadonlySet<string> = new Set([
+  'RYE_SIGNING_KEY',
+  'RYE_THREAD_ID',
+  'RYE_PARENT_THREAD_ID',
+  'RYE_PROJECT',
+]);

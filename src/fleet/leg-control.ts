@@ -1,0 +1,63 @@
+import type { Clock } from '../core/clock.ts';
+
+/** A message of a worker to the process of a leg, one JSON line each. */
+export type LegMessage =
+  /** The worker's lease was renewed: the leg may begin effects for this time. */
+  | { readonly kind: 'beat'; readonly forMs: number }
+  /** The leg is to end at the next safe point. */
+  | { readonly kind: 'drain' };
+
+/** Everything that the process of a leg is told at its start. It has secrets, so it comes through a pipe. */
+export interface LegOrder {
+  readonly format: 1;
+  readonly url: string;
+  readonly workerId: string;
+  /** Private key of the worker, in PEM form. */
+  readonly key: string;
+  readonly threadId: string;
+  /** The folder in which the project of the thread is made. */
+  readonly folder: string;
+  readonly waitInlineMs: number;
+  /** The weakest sandbox with which commands may run. */
+  readonly sandbox: 'off' | 'auto' | 'required';
+  readonly forMs: number;
+}
+
+/** The right of a leg to begin effects, as its worker grants it. */
+export class LegLease {
+  readonly #clock: Pick<Clock, 'monotonic'>;
+  #until: number;
+  #isDraining = false;
+  readonly #waiting = new Set<() => void>();
+
+  constructor(clock: Pick<Clock, 'monotonic'>, forMs: number) {
+    this.#clock = clock;
+    this.#until = clock.monotonic() + forMs;
+  }
+
+  receive(message: LegMessage): void {
+    if (message.kind === 'drain') this.#isDraining = true;
+    else this.#until = this.#clock.monotonic() + message.forMs;
+    for (const resolve of this.#waiting) resolve();
+    this.#waiting.clear();
+  }
+
+  /** False once another worker may run the thread. */
+  get mayStart(): boolean {
+    return this.#clock.monotonic() < this.#until;
+  }
+
+  /** Resolves once the leg may begin an effect, or when `signal` aborts. */
+  async granted(signal: AbortSignal): Promise<void> {
+    while (!this.mayStart && !signal.aborted) {
+      await new Promise<void>((resolve) => {
+        this.#waiting.add(resolve);
+        signal.addEventListener('abort', () => resolve(), { once: true });
+      });
+    }
+  }
+
+  get isDraining(): boolean {
+    return this.#isDraining;
+  }
+}
