@@ -8,6 +8,7 @@ import { providerFile } from '../../src/schemas/provider.ts';
 import { schedules } from '../../src/schemas/schedules.ts';
 import { settings } from '../../src/schemas/settings.ts';
 import { approvalDocuments } from './approvals.ts';
+import { fleetDocuments } from './fleet.ts';
 import { itemDocuments } from './items.ts';
 import { runDocuments } from './runs.ts';
 import { scheduleDocuments } from './schedules.ts';
@@ -60,6 +61,7 @@ export function schemaFiles(): ReadonlyMap<string, string> {
     ...scheduleDocuments,
     ...sessionDocuments,
     ...threadDocuments,
+    ...fleetDocuments,
     ...workspaceDocuments,
   };
   return new Map([

@@ -22,7 +22,7 @@ import {
 
 const KEY_SCOPE = {
   purposes: z
-    .array(z.enum(['sign', 'approve']))
+    .array(z.enum(['sign', 'approve', 'certify']))
     .describe('What the key may do now; empty unless it is trusted.'),
   only: z.array(z.string()).optional().describe('The only IDs that it may sign, as globs.'),
   types: z

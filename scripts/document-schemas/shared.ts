@@ -165,6 +165,10 @@ export const threadRecord = z.object(
     continuation_thread_id: z.string().nullable(),
     chain_root_id: z.string().nullable(),
     cancel_requested: z.string().nullable(),
+    worker: z
+      .string()
+      .nullable()
+      .meta({ description: 'Worker of a fleet that runs the thread, or ran it last' }),
   }),
 );
 

@@ -16,6 +16,9 @@ export const ROOT: Command = {
       ...commandsOf(() => import('./commands/run.ts'), {
         '__run-thread': 'Run a launched thread in this process',
       }),
+      ...commandsOf(() => import('./commands/worker.ts'), {
+        '__run-leg': 'Run one leg of a fleet in this process',
+      }),
       ...commandsOf(() => import('./commands/complete.ts'), {
         __complete: 'Print the words that a shell offers',
       }),
@@ -84,6 +87,12 @@ export const ROOT: Command = {
       }),
       ...commandsOf(() => import('./commands/models.ts'), {
         models: 'List configured models and set the default',
+      }),
+      ...commandsOf(() => import('./commands/fleet.ts'), {
+        fleet: 'Run threads on many machines',
+      }),
+      ...commandsOf(() => import('./commands/worker.ts'), {
+        worker: 'Run the threads of a fleet on this machine',
       }),
       ...commandsOf(() => import('./commands/doctor.ts'), {
         doctor: 'Check keys, configuration, providers, sandbox and state',

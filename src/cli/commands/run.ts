@@ -29,6 +29,7 @@ import {
   text,
   type ValuesOf,
 } from '../command.ts';
+import { assertOnlyWithFleet, FLEET_OPTIONS, runOnFleet } from '../fleet-run.ts';
 import { assertWritableTarget, readLimits, readSchema, readValues } from '../input.ts';
 import type { Io } from '../io.ts';
 import { lastSession, nothingToContinue } from '../last-thread.ts';
@@ -85,6 +86,7 @@ const DIRECTIVE_OPTIONS = {
   continue: flag('Resume the last thread, or the last one of the directive'),
   message: text('TEXT', 'With --continue: message to the model', { short: 'm' }),
   async: ASYNC,
+  ...FLEET_OPTIONS,
   dryRun: flag('Print the plan; register, spend and write nothing'),
   outputFormat: OUTPUT_OPTIONS.outputFormat,
   output: text('FILE', 'Also write the final result to FILE', { short: 'o' }),
@@ -124,6 +126,8 @@ const directive = defineCommand({
       else printDocument(io, { ...head, plan, warnings: plan.warnings });
       return EXIT.ok;
     }
+    if (options.fleet) return await runOnFleet(call, request, mode);
+    assertOnlyWithFleet(options);
     if (options.async) {
       const launched = await withRye(call, (rye) => rye.children.launch(request, { leaves: true }));
       if (mode === 'text' && io.stdout.isTty) printLines(io, launchedLines(launched));

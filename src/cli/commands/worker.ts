@@ -1,0 +1,149 @@
+import path from 'node:path';
+import process from 'node:process';
+import type { WorkerReport } from '../../app/fleet/worker.ts';
+import { EXIT, RyeError } from '../../core/errors.ts';
+import { defineCommand, integer, list, text as textOption } from '../command.ts';
+import { durationMs } from '../duration.ts';
+import type { Io } from '../io.ts';
+import { printDocument, printLine } from '../output.ts';
+import { spaceFolders } from '../session.ts';
+import { oneLine } from '../terminal-text.ts';
+
+declare const __RYE_VERSION__: string;
+
+const DEFAULT_SLOTS = 4;
+const DEFAULT_DRAIN = '60s';
+const DEFAULT_WAIT = '20s';
+
+/** Runs the legs of a fleet's threads until it is told to leave. */
+export const worker = defineCommand({
+  details: [
+    'Run it in an empty folder: the projects of threads are made there. It trusts the keys of its user space:',
+    'rye keys trust KEY --for sign,approve. Provider keys come from its environment. Commands run in the sandbox; to',
+    'allow others, add -c resilience.tools.sandbox=off. SIGTERM ends it: legs stop at the next safe point and',
+    'continue on another worker.',
+  ].join('\n'),
+  options: {
+    token: textOption('FILE', 'The token of the worker, from rye fleet enroll; - for stdin'),
+    queue: list('NAMES', 'Queues to work on, separated by commas (default: default)'),
+    slots: integer('N', `Legs at once (default: ${DEFAULT_SLOTS})`),
+    label: list('TEXT', 'Also show this label in rye fleet workers'),
+    drain: textOption(
+      'TIME',
+      `Time for legs to reach a safe point when it ends (default: ${DEFAULT_DRAIN})`,
+    ),
+    waitInline: textOption(
+      'TIME',
+      `Time that a call waits for threads before its leg ends (default: ${DEFAULT_WAIT})`,
+    ),
+    metrics: textOption('HOST:PORT', 'Serve Prometheus metrics, such as on 127.0.0.1:9464'),
+  },
+  examples: [
+    'rye worker --token worker.token',
+    'rye worker --token worker.token --queue default,gpu --slots 8 --drain 60s --metrics 127.0.0.1:9464',
+  ],
+  run: async (call) => {
+    const { io, options, global } = call;
+    const [{ FleetWorker }, { readToken }, { readTokenFile }] = await Promise.all([
+      import('../../app/fleet/worker.ts'),
+      import('../../fleet/token.ts'),
+      import('../../app/fleet/init.ts'),
+    ]);
+    if (options.token === undefined) {
+      throw new RyeError('usage', 'missing option --token', {
+        hint: 'Create one where the fleet was made: rye fleet enroll --label NAME > worker.token',
+      });
+    }
+    const given =
+      options.token === '-'
+        ? await io.readStdin()
+        : readTokenFile(path.resolve(io.cwd, options.token));
+    const folder = io.cwd;
+    const slots = options.slots ?? DEFAULT_SLOTS;
+    const queues = options.queue.flatMap((names) => names.split(',')).map((name) => name.trim());
+    const fleetWorker = new FleetWorker({
+      token: readToken(given),
+      queues: queues.length === 0 ? ['default'] : [...new Set(queues)],
+      slots,
+      labels: options.label,
+      version: __RYE_VERSION__,
+      folder,
+      userSpacePath: spaceFolders(call)[1] ?? folder,
+      env: io.env,
+      configOverrides: global.config,
+      waitInlineMs: durationMs('--wait-inline', options.waitInline ?? DEFAULT_WAIT),
+      drainMs: durationMs('--drain', options.drain ?? DEFAULT_DRAIN),
+      report: (line) => show(io, line, global.json),
+    });
+    const { serveMetrics } = await import('../metrics.ts');
+    const metrics =
+      options.metrics === undefined ? undefined : await serveMetrics(options.metrics, fleetWorker);
+    const signal = io.cancellation();
+    const leave = (): void => void fleetWorker.leave();
+    signal.addEventListener('abort', leave, { once: true });
+    if (global.json) printDocument(io, { event: 'worker', worker_id: fleetWorker.workerId, slots });
+    else printLine(io, `worker ${fleetWorker.workerId} runs up to ${slots} legs; Ctrl-C ends it`);
+    try {
+      await fleetWorker.run();
+    } finally {
+      metrics?.close();
+    }
+    if (!global.json) printLine(io, `worker ${fleetWorker.workerId} has left the fleet`);
+    return EXIT.ok;
+  },
+});
+
+function show(io: Io, { kind, thread_id: id, message }: WorkerReport, isJson: boolean): void {
+  if (isJson) {
+    io.stdout.write(
+      `${JSON.stringify({ event: kind, ...(id ? { thread_id: id } : {}), ...(message ? { message } : {}) })}\n`,
+    );
+    return;
+  }
+  const text = message ?? (kind === 'leg_started' ? `runs ${id}` : `ended the leg of ${id}`);
+  const line = oneLine(message !== undefined && id !== undefined ? `${id}: ${text}` : text);
+  if (kind === 'notice') io.stderr.write(`rye: ${line}\n`);
+  else printLine(io, line);
+}
+
+/** Runs one leg in the process that a worker started for it. */
+const runLeg = defineCommand({
+  examples: [],
+  run: async (call) => {
+    const { io, global } = call;
+    const [{ runLeg: run }, { EXIT_OF_LEG }, { LegLease }, { systemClock }] = await Promise.all([
+      import('../../app/fleet/leg.ts'),
+      import('../../app/fleet/leg-outcome.ts'),
+      import('../../fleet/leg-control.ts'),
+      import('../../app/system.ts'),
+    ]);
+    const ended = new AbortController();
+    const lines = io.readLines(ended.signal)[Symbol.asyncIterator]();
+    const first = await lines.next();
+    if (first.done === true) return EXIT.usage;
+    const order = JSON.parse(first.value);
+    const lease = new LegLease(systemClock, order.forMs);
+    // a service manager signals every process of a worker: the leg ends at its next safe point
+    for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const)
+      process.on(name, () => lease.receive({ kind: 'drain' }));
+    void (async () => {
+      for (let line = await lines.next(); line.done !== true; line = await lines.next())
+        lease.receive(JSON.parse(line.value));
+      // the worker is gone: another one takes the thread over
+      if (!ended.signal.aborted) process.kill(-process.pid, 'SIGKILL');
+    })();
+    const outcome = await run({
+      order,
+      lease,
+      env: io.env,
+      userSpacePath: spaceFolders(call)[1] ?? io.cwd,
+      configOverrides: global.config,
+      onNotice: (notice) => io.stderr.write(`${notice}\n`),
+      signal: new AbortController().signal,
+    });
+    ended.abort();
+    return EXIT_OF_LEG[outcome];
+  },
+});
+
+export { runLeg as '__run-leg' };

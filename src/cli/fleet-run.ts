@@ -1,0 +1,75 @@
+import type { ExecuteDirectiveRequest } from '../app/presets.ts';
+import { EXIT, type ExitCode, RyeError } from '../core/errors.ts';
+import { compact } from '../core/json.ts';
+import type { ThreadResult } from '../core/thread.ts';
+import { type Context, flag, integer, text, type ValuesOf } from './command.ts';
+import { printDocument, printLine, printLines, resultText } from './output.ts';
+import { withRye } from './session.ts';
+import { oneLine } from './terminal-text.ts';
+import { exitCodeOfResult, type outputModeOf } from './thread-run.ts';
+
+/** The options with which `rye run` sends a thread to a fleet. */
+export const FLEET_OPTIONS = {
+  fleet: flag('Run on a worker of the fleet; print the thread ID and exit'),
+  queue: text('NAME', 'With --fleet: queue of the fleet (default: default)'),
+  priority: integer('N', 'With --fleet: 0 starts first, 9 last (default: 5)'),
+  partition: text('NAME', 'With --fleet: tenant or account that limits per partition count'),
+  at: text('TIME', 'With --fleet: start not before this time, such as 2026-12-01T03:00Z'),
+  wait: flag('With --fleet: wait for the end, and print the result'),
+} as const;
+
+type FleetOptions = ValuesOf<typeof FLEET_OPTIONS>;
+
+/** Queues a thread for a worker and, with `--wait`, prints its result. */
+export async function runOnFleet(
+  call: Context & { readonly options: FleetOptions },
+  request: ExecuteDirectiveRequest,
+  mode: ReturnType<typeof outputModeOf>,
+): Promise<ExitCode> {
+  const { io, options } = call;
+  const { queue, priority, partition, at } = options;
+  const isText = mode === 'text';
+  return await withRye(call, async (rye) => {
+    const launched = await rye.fleet.submit(request, compact({ queue, priority, partition, at }));
+    const { thread_id: id } = launched;
+    if (!options.wait) {
+      if (isText && io.stdout.isTty) printLines(io, queuedLines(id));
+      else printDocument(io, { success: true, ...launched });
+      return EXIT.ok;
+    }
+    if (isText) io.stderr.write(`${id} is queued\n`);
+    const signal = io.cancellation();
+    const { threads } = await rye.children.wait([id], { signal });
+    const [thread] = threads;
+    if (signal.aborted || thread === undefined) {
+      io.stderr.write(`${id} still runs; cancel it: rye threads cancel ${id}\n`);
+      return EXIT.cancelled;
+    }
+    const { done: _done, final_thread_id: last, ...end } = thread;
+    const success = thread.status === 'completed';
+    const result = { success, ...end, ...(last === id ? {} : { continuation_thread_id: last }) };
+    if (isText) {
+      if (success) printLine(io, resultText(result));
+      else io.stderr.write(`${id} ${thread.status}: ${oneLine(thread.error?.message ?? '')}\n`);
+    } else printDocument(io, result);
+    return exitCodeOfResult(result as unknown as ThreadResult);
+  });
+}
+
+function queuedLines(id: string): readonly string[] {
+  return [
+    `${id} is queued for the fleet`,
+    `watch: rye attach ${id}    cancel: rye threads cancel ${id}`,
+  ];
+}
+
+const OF_FLEET = ['queue', 'priority', 'partition', 'at', 'wait'] as const;
+
+/** Refuses options that mean nothing for a thread that runs here. */
+export function assertOnlyWithFleet(options: FleetOptions): void {
+  const name = OF_FLEET.find((one) => options[one] !== undefined && options[one] !== false);
+  if (name === undefined) return;
+  throw new RyeError('usage', `--${name} needs --fleet`, {
+    hint: 'Add --fleet to run the directive on a worker, or remove the option.',
+  });
+}
