@@ -26,7 +26,32 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'config-path': ['config path'],
   'config-show': ['config show', 'config get resilience.limits.turns'],
   doctor: ['doctor'],
-  failure: ['run nope', 'ask Why?', 'frobnicate', 'keys init', 'threads open {id}'],
+  failure: [
+    'run nope',
+    'ask Why?',
+    'frobnicate',
+    'keys init',
+    'threads open {id}',
+    'worker --token nope',
+    'fleet init --database nope',
+    'fleet enroll',
+    'fleet root',
+    'fleet status',
+    'fleet workers',
+    'fleet queues',
+    'fleet drain nope',
+    'fleet pause nope',
+    'fleet limits nope --global 1',
+  ],
+  // with a fleet: test/fleet/commands.test.ts
+  'fleet-drain': [],
+  'fleet-enroll': [],
+  'fleet-init': [],
+  'fleet-queue': [],
+  'fleet-queues': [],
+  'fleet-root': [],
+  'fleet-status': [],
+  'fleet-workers': [],
   fetch: ['fetch directive hello'],
   'hooks-explain': ['hooks explain hello'],
   'hooks-list': ['hooks list'],
@@ -118,6 +143,7 @@ const ASKING = `\`\`\`xml
 \`\`\`
 `;
 
+<<<<<<< HEAD
 /** Commands without a JSON document. */
 const WITHOUT: ReadonlySet<string> = new Set([
   'completion',
@@ -125,6 +151,10 @@ const WITHOUT: ReadonlySet<string> = new Set([
   // a signal ends it; test/schedules/cli.test.ts reads its document
   'schedule serve',
 ]);
+=======
+/** Commands without a separate JSON document. */
+const WITHOUT: ReadonlySet<string> = new Set(['completion', 'fleet try', 'threads open']);
+>>>>>>> 61357fa (test: Kill, drain, refuse and approve across workers)
 
 let here: Workspace & { readonly remove: () => void };
 /** Values for the placeholders above. */

@@ -33,6 +33,7 @@ export function record(
     continuation_thread_id: null,
     chain_root_id: null,
     cancel_requested: null,
+    worker: null,
     ...more,
   };
 }

@@ -28,6 +28,9 @@ const EXCEPTIONS: Readonly<Record<string, readonly string[]>> = {
   'app/rye-os/review.ts': ['writeFile'],
   // three versions of a text for git's own merge, in a private folder that is removed
   'app/git.ts': ['writeFileSync'],
+  // the server and the workers of a try, in private folders that are removed
+  'app/fleet/embedded-postgres.ts': ['cpSync', 'writeFileSync'],
+  'app/fleet/try.ts': ['writeFileSync'],
   // the text under edit, in a private folder that is removed
   'cli/editor-program.ts': ['writeFileSync'],
   // the summary of a job, whose file is the runner's
