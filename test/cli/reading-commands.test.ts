@@ -54,13 +54,11 @@ const READING: Readonly<Record<string, readonly string[]>> = {
   'threads export': ['threads export nope'],
   'threads import': ['threads import nope.jsonl'],
   'threads pull': ['threads pull nope'],
-<<<<<<< HEAD
   'schedule list': ['schedule', 'schedule list'],
   'schedule pause': ['schedule pause nope'],
   'schedule resume': ['schedule resume nope'],
   'schedule run': ['schedule run nope'],
   'schedule remove': ['schedule remove nope'],
-=======
   'fleet status': ['fleet', 'fleet status'],
   'fleet workers': ['fleet workers'],
   'fleet queues': ['fleet queues'],
@@ -70,7 +68,6 @@ const READING: Readonly<Record<string, readonly string[]>> = {
   'fleet pause': ['fleet pause nope'],
   'fleet limits': ['fleet limits nope --global 1'],
   worker: ['worker', 'worker --token nope'],
->>>>>>> 61357fa (test: Kill, drain, refuse and approve across workers)
   'rules list': ['rules list'],
   'rules test': ['rules test text'],
   'rules scan': ['rules scan .'],
@@ -112,13 +109,10 @@ const WRITING: ReadonlySet<string> = new Set([
   'keys publish',
   'chat',
   'models use',
-<<<<<<< HEAD
   'schedule add',
   'schedule serve',
-=======
   'fleet init',
   'fleet try',
->>>>>>> 61357fa (test: Kill, drain, refuse and approve across workers)
 ]);
 
 const LINES = Object.values(READING).flat();

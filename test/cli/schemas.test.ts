@@ -143,7 +143,6 @@ const ASKING = `\`\`\`xml
 \`\`\`
 `;
 
-<<<<<<< HEAD
 /** Commands without a JSON document. */
 const WITHOUT: ReadonlySet<string> = new Set([
   'completion',
@@ -151,10 +150,8 @@ const WITHOUT: ReadonlySet<string> = new Set([
   // a signal ends it; test/schedules/cli.test.ts reads its document
   'schedule serve',
 ]);
-=======
 /** Commands without a separate JSON document. */
 const WITHOUT: ReadonlySet<string> = new Set(['completion', 'fleet try', 'threads open']);
->>>>>>> 61357fa (test: Kill, drain, refuse and approve across workers)
 
 let here: Workspace & { readonly remove: () => void };
 /** Values for the placeholders above. */
