@@ -1,3 +1,5 @@
+import path from 'node:path';
+import Database from 'better-sqlite3';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { systemClock, systemIds } from '../../src/app/system.ts';
 import { openStore } from '../../src/storage/open-store.ts';
@@ -57,4 +59,23 @@ it('waits for the run that is current when the wait begins, and answers with its
   expect((await rye.children.wait([id], { timeoutSeconds: 0 })).timed_out).toBe(true);
   await end(third.epoch, 'The third answer.');
   expect((await rye.children.wait([id])).threads).toMatchObject([{ result: 'The third answer.' }]);
+});
+
+it('looks at a run that goes on while another process writes to the registry', async () => {
+  const { registry, owners } = store;
+  const { thread_id: id } = await lab.run('work', {
+    model: 'claude-haiku-5-5',
+    provider: 'anthropic',
+  });
+  const before = await registry.get(id);
+  if (!before) throw new Error('the thread is gone');
+  await registry.resume(before, owners.self(), '2027-01-01T00:00:00.000Z');
+  const writer = new Database(path.join(lab.project, '.ai/state/threads/registry.db'));
+  try {
+    writer.exec('BEGIN IMMEDIATE');
+    const looked = await lab.rye().children.wait([id], { timeoutSeconds: 0 });
+    expect(looked.threads).toMatchObject([{ done: false, status: 'running' }]);
+  } finally {
+    writer.close();
+  }
 });
