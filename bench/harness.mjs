@@ -45,7 +45,7 @@ export function openWorkspace(program = RYE) {
 // bash's `time` counts the processors of the whole process, from its start to its very end
 const TIMED = 'TIMEFORMAT="timed %3R %3U %3S"; time "$0" "$@"';
 
-/** One whole process: milliseconds on the clock and of processors. */
+/** One whole process: milliseconds on the clock and of processors, and what it printed. */
 export function measureProcess(args, options) {
   const spawned = spawnSync('bash', ['-c', TIMED, process.execPath, ...args], {
     ...options,
@@ -55,7 +55,8 @@ export function measureProcess(args, options) {
   if (spawned.status !== 0 || real === undefined) {
     throw new Error(`${args.join(' ')}: ${spawned.stderr}`);
   }
-  return { wall: Number(real) * 1000, cpu: (Number(user) + Number(system)) * 1000 };
+  const cpu = (Number(user) + Number(system)) * 1000;
+  return { wall: Number(real) * 1000, cpu, stdout: spawned.stdout };
 }
 
 const PEAK =

@@ -9,6 +9,7 @@ const BENCHMARKS = [
   'deltas',
   'durable-turn',
   'first-hour',
+  'headless',
   'log-scale',
   'past-threads',
   'prepare',

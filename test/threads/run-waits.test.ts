@@ -61,7 +61,7 @@ it('waits for the run that is current when the wait begins, and answers with its
   expect((await rye.children.wait([id])).threads).toMatchObject([{ result: 'The third answer.' }]);
 });
 
-it('looks at a run that goes on while another process writes to the registry', async () => {
+it('looks at a running thread while another process writes to the registry', async () => {
   const { registry, owners } = store;
   const { thread_id: id } = await lab.run('work', {
     model: 'claude-haiku-5-5',

@@ -101,7 +101,7 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
     const { thread_id: threadId } = last;
     const run = runs.get(threadId) ?? (seen.has(id) ? 1 : await registry.runOf(threadId));
     runs.set(threadId, run);
-    // a run that still goes on has no end: asking for one takes the write lock, which the children need
+    // a run that has not ended has no end: asking for one takes the write lock, which the children need
     if (isActive(last.status) && (await registry.runOf(threadId)) === run) return [last, false];
     const end = await registry.endOf(threadId, run);
     if (end && (isParked(end) || (parks && isWaiting(end)))) {

@@ -1,0 +1,23 @@
+// Many asynchronous children of one parent, and the processor time of one of them: trees of few and of many children, divided
+// by the children between them. A tree counts all processes that it waited for: those of the threads and of their tools.
+import process from 'node:process';
+import { fileURLToPath } from 'node:url';
+import { interleave, measureProcess, median, ms, range, row, verdict } from './harness.mjs';
+
+const MANY = Number(process.env.RYE_BENCH_CHILDREN ?? 200);
+const FEW = 10;
+const TARGET_MS = 90;
+/** Rounds of the floor; a tree of many children takes too long for more than one. */
+const ROUNDS = 9;
+const TREE = fileURLToPath(new URL('./children-tree.mjs', import.meta.url));
+
+export async function run() {
+  const tree = (children) => measureProcess([TREE, String(children)]);
+  const [few, many] = [tree(FEW), tree(MANY)];
+  process.stdout.write(many.stdout);
+  const floors = await interleave({ 'node -e 0': () => measureProcess(['-e', '0']) }, ROUNDS);
+  const floor = floors['node -e 0'].map(({ cpu }) => cpu);
+  const each = (many.cpu - few.cpu) / (MANY - FEW);
+  row('  processor time of one, whole tree', ms(each), '', '', verdict(each, TARGET_MS, ms));
+  row('  node -e 0', ms(median(floor)), range(floor, ms));
+}
