@@ -228,6 +228,7 @@ export type {
   ModelEvent,
   ModelProvider,
   ModelRequest,
+  ModelStream,
   ProviderFailure,
   ProviderKind,
   ProviderKinds,
