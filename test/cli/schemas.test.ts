@@ -146,12 +146,11 @@ const ASKING = `\`\`\`xml
 /** Commands without a JSON document. */
 const WITHOUT: ReadonlySet<string> = new Set([
   'completion',
+  'fleet try',
   'threads open',
   // a signal ends it; test/schedules/cli.test.ts reads its document
   'schedule serve',
 ]);
-/** Commands without a separate JSON document. */
-const WITHOUT: ReadonlySet<string> = new Set(['completion', 'fleet try', 'threads open']);
 
 let here: Workspace & { readonly remove: () => void };
 /** Values for the placeholders above. */
