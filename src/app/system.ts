@@ -25,6 +25,11 @@ export const systemClock: Clock = {
     }),
 };
 
+/** A monotonic clock that all processes of the machine share. */
+export const machineClock: Pick<Clock, 'monotonic'> = {
+  monotonic: () => Number(process.hrtime.bigint() / 1000n) / 1000,
+};
+
 const ENTRY_ID_BYTES = 8;
 const POOLED_IDS = 128;
 let pool = Buffer.alloc(0);

@@ -2,8 +2,11 @@ import type { Clock } from '../core/clock.ts';
 
 /** A message of a worker to the process of a leg, one JSON line each. */
 export type LegMessage =
-  /** The worker's lease was renewed: the leg may begin effects for this time. */
-  | { readonly kind: 'beat'; readonly forMs: number }
+  /**
+   * The worker's lease was renewed: the leg may begin effects until this time of the machine's monotonic clock. A process
+   * that was stopped reads it late, so a duration would grant time in which another worker runs the thread.
+   */
+  | { readonly kind: 'beat'; readonly until: number }
   /** The leg is to end at the next safe point. */
   | { readonly kind: 'drain' };
 
@@ -20,7 +23,8 @@ export interface LegOrder {
   readonly waitInlineMs: number;
   /** The weakest sandbox with which commands may run. */
   readonly sandbox: 'off' | 'auto' | 'required';
-  readonly forMs: number;
+  /** As in {@link LegMessage}. */
+  readonly until: number;
 }
 
 /** The right of a leg to begin effects, as its worker grants it. */
@@ -30,14 +34,15 @@ export class LegLease {
   #isDraining = false;
   readonly #waiting = new Set<() => void>();
 
-  constructor(clock: Pick<Clock, 'monotonic'>, forMs: number) {
+  /** The clock is the same for all processes of the machine. */
+  constructor(clock: Pick<Clock, 'monotonic'>, until: number) {
     this.#clock = clock;
-    this.#until = clock.monotonic() + forMs;
+    this.#until = until;
   }
 
   receive(message: LegMessage): void {
     if (message.kind === 'drain') this.#isDraining = true;
-    else this.#until = this.#clock.monotonic() + message.forMs;
+    else this.#until = message.until;
     for (const resolve of this.#waiting) resolve();
     this.#waiting.clear();
   }

@@ -11,7 +11,7 @@ import { parseCertificate } from '../../trust/certificates.ts';
 import { keepCertificatesIn } from '../../trust/certificates-fs.ts';
 import { openKeyring } from '../../trust/keyring-fs.ts';
 import { readPrivateKey } from '../../trust/keys.ts';
-import { systemClock, systemIds, systemSpacePath } from '../system.ts';
+import { machineClock, systemClock, systemIds, systemSpacePath } from '../system.ts';
 import { connectFleet, type FleetConnection } from './connection.ts';
 import { EXIT_OF_LEG } from './leg-outcome.ts';
 
@@ -224,8 +224,8 @@ export class FleetWorker {
         void this.leave();
         return;
       }
-      const forMs = this.#lease.leftMs;
-      for (const child of this.#legs.values()) send(child, { kind: 'beat', forMs });
+      const until = this.#until();
+      for (const child of this.#legs.values()) send(child, { kind: 'beat', until });
       await this.#obeyDrain();
     }
   }
@@ -300,7 +300,7 @@ export class FleetWorker {
       folder: project,
       waitInlineMs,
       sandbox: this.#sandbox,
-      forMs: this.#lease.leftMs,
+      until: this.#until(),
     };
     child.stdin.write(`${JSON.stringify(order)}\n`);
     child.stderr.setEncoding('utf8');
@@ -309,6 +309,11 @@ export class FleetWorker {
         if (line.trim() !== '') report({ kind: 'notice', thread_id: threadId, message: line });
     });
     return child;
+  }
+
+  /** The time until which legs may begin effects. */
+  #until(): number {
+    return machineClock.monotonic() + this.#lease.leftMs;
   }
 
   #notice({ legId, message }: QueueNotice): void {

@@ -111,7 +111,7 @@ const runLeg = defineCommand({
   examples: [],
   run: async (call) => {
     const { io, global } = call;
-    const [{ runLeg: run }, { EXIT_OF_LEG }, { LegLease }, { systemClock }] = await Promise.all([
+    const [{ runLeg: run }, { EXIT_OF_LEG }, { LegLease }, { machineClock }] = await Promise.all([
       import('../../app/fleet/leg.ts'),
       import('../../app/fleet/leg-outcome.ts'),
       import('../../fleet/leg-control.ts'),
@@ -122,7 +122,7 @@ const runLeg = defineCommand({
     const first = await lines.next();
     if (first.done === true) return EXIT.usage;
     const order = JSON.parse(first.value);
-    const lease = new LegLease(systemClock, order.forMs);
+    const lease = new LegLease(machineClock, order.until);
     // a service manager signals every process of a worker: the leg ends at its next safe point
     for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const)
       process.on(name, () => lease.receive({ kind: 'drain' }));
