@@ -12,6 +12,7 @@ import type { ThreadEnv, ThreadPorts } from '../../threads/ports.ts';
 import { parkDead, recoverThread } from '../../threads/recovery/recover.ts';
 import { runLaunched, runResumed } from '../../threads/run/lifecycle.ts';
 import { isParked, isWaiting } from '../../threads/run/waiting.ts';
+import { keepCertificatesIn } from '../../trust/certificates-fs.ts';
 import type { OpenRyeOptions } from '../api/rye.ts';
 import { systemClock, systemIds } from '../system.ts';
 import { threadEnv, threadPorts } from '../thread-env.ts';
@@ -65,8 +66,12 @@ class Leg {
   }
 
   async run(): Promise<LegOutcome> {
-    const { threadId } = this.#options.order;
-    const place = await this.#connection.threads.placeOf(threadId);
+    const { userSpacePath, order } = this.#options;
+    const { threadId } = order;
+    const { threads } = this.#connection;
+    // an earlier leg may have run on a worker that joined after this one
+    keepCertificatesIn(userSpacePath, await threads.certificates());
+    const place = await threads.placeOf(threadId);
     if (!place) {
       this.#notice(`${threadId} is not a thread of the fleet`);
       return 'done';
