@@ -11,8 +11,9 @@ const TARGET_MS = 90;
 const ROUNDS = 9;
 const TREE = fileURLToPath(new URL('./children-tree.mjs', import.meta.url));
 
+const tree = (children) => measureProcess([TREE, String(children)]);
+
 export async function run() {
-  const tree = (children) => measureProcess([TREE, String(children)]);
   const [few, many] = [tree(FEW), tree(MANY)];
   process.stdout.write(many.stdout);
   const floors = await interleave({ 'node -e 0': () => measureProcess(['-e', '0']) }, ROUNDS);
