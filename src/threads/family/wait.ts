@@ -140,8 +140,6 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
   const parksAtMs = ports.monotonic() + (request.parksAfterMs ?? Infinity);
   const isLong = (): boolean => ports.monotonic() >= parksAtMs;
   const isToPark = (): boolean => isForPeople() || isLong();
-  const open = (): readonly ThreadRecord[] =>
-    ids.flatMap((id) => (ended.has(id) ? [] : (seen.get(id) ?? [])));
   await look();
   while (!isEnough() && !isToPark() && !signal.aborted) {
     const left = deadline - ports.monotonic();
@@ -165,8 +163,17 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
     threads,
     ...(isEnough() || !isToPark() || signal.aborted
       ? {}
-      : { waiting: awaitedBy(isLong() ? open() : [...parked.values()]) }),
+      : { waiting: awaitedBy(isLong() ? openOf(ids, seen, ended) : [...parked.values()]) }),
   };
+}
+
+/** Returns the threads that have not ended. */
+function openOf(
+  ids: readonly string[],
+  seen: ReadonlyMap<string, ThreadRecord | undefined>,
+  ended: ReadonlyMap<string, ThreadRecord>,
+): readonly ThreadRecord[] {
+  return ids.flatMap((id) => (ended.has(id) ? [] : (seen.get(id) ?? [])));
 }
 
 function awaitedBy(records: readonly ThreadRecord[]): AwaitedThreads {
