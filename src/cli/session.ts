@@ -1,7 +1,7 @@
 import path from 'node:path';
 import type { OpenRyeOptions, Rye } from '../app/api/rye.ts';
 import type { ThreadList } from '../app/thread-list.ts';
-import { accountHome, findProject, resolveUserSpace } from '../app/user-space.ts';
+import { accountHome, checkedPlaces, findProject, resolveUserSpace } from '../app/user-space.ts';
 import { isSecurityWarning } from '../core/errors.ts';
 import type { Context } from './command.ts';
 import type { Io } from './io.ts';
@@ -49,6 +49,12 @@ async function closing<O extends Pick<Rye, 'close'>, T>(
 /** The folder of the project that a command works in. */
 export function projectFolder(context: Context): string {
   return openOptions(context).projectPath;
+}
+
+/** The folder that a worker works in, which need not be a project, and the user space. Throws `file_not_found`. */
+export function workerFolders(context: Context): readonly [folder: string, userSpace: string] {
+  const { projectPath, userSpacePath } = checkedPlaces(openOptions(context, { here: true }));
+  return [projectPath, userSpacePath];
 }
 
 /** The folders of the spaces that a person can change: the project, then the user's. */

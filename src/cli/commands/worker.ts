@@ -6,7 +6,7 @@ import { defineCommand, integer, list, text as textOption } from '../command.ts'
 import { durationMs } from '../duration.ts';
 import type { Io } from '../io.ts';
 import { printDocument, printLine } from '../output.ts';
-import { spaceFolders } from '../session.ts';
+import { workerFolders } from '../session.ts';
 import { oneLine } from '../terminal-text.ts';
 
 declare const __RYE_VERSION__: string;
@@ -44,6 +44,7 @@ export const worker = defineCommand({
   ],
   run: async (call) => {
     const { io, options, global } = call;
+    const [folder, userSpacePath] = workerFolders(call);
     const [{ FleetWorker }, { readToken }, { readTokenFile }] = await Promise.all([
       import('../../app/fleet/worker.ts'),
       import('../../fleet/token.ts'),
@@ -58,7 +59,6 @@ export const worker = defineCommand({
       options.token === '-'
         ? await io.readStdin()
         : readTokenFile(path.resolve(io.cwd, options.token));
-    const folder = io.cwd;
     const slots = options.slots ?? DEFAULT_SLOTS;
     const queues = options.queue.flatMap((names) => names.split(',')).map((name) => name.trim());
     const fleetWorker = new FleetWorker({
@@ -68,7 +68,7 @@ export const worker = defineCommand({
       labels: options.label,
       version: __RYE_VERSION__,
       folder,
-      userSpacePath: spaceFolders(call)[1] ?? folder,
+      userSpacePath,
       env: io.env,
       configOverrides: global.config,
       waitInlineMs: durationMs('--wait-inline', options.waitInline ?? DEFAULT_WAIT),
@@ -136,7 +136,7 @@ const runLeg = defineCommand({
       order,
       lease,
       env: io.env,
-      userSpacePath: spaceFolders(call)[1] ?? io.cwd,
+      userSpacePath: workerFolders(call)[1],
       configOverrides: global.config,
       onNotice: (notice) => io.stderr.write(`${notice}\n`),
       signal: new AbortController().signal,
