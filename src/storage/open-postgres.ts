@@ -4,7 +4,7 @@ import type { FleetThreads } from './fleet-threads.ts';
 import { PostgresBundles } from './postgres/bundles.ts';
 import { PostgresDatabase } from './postgres/database.ts';
 import { PostgresFleetThreads } from './postgres/fleet-threads.ts';
-import { threadLeases, WorkerLeases } from './postgres/leases.ts';
+import { STATEMENT_MS, threadLeases, WorkerLeases } from './postgres/leases.ts';
 import { LogRows } from './postgres/log-rows.ts';
 import { PostgresLogStore } from './postgres/log-store.ts';
 import { PostgresThreadDocuments } from './postgres/thread-documents.ts';
@@ -51,7 +51,7 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
 
 /** Opens the leases of a fleet's workers with a separate connection, which no other work can keep busy. */
 export function openWorkerLeases(url: string): Leases & { close(): void } {
-  const database = new PostgresDatabase({ url, connections: 1 });
+  const database = new PostgresDatabase({ url, connections: 1, answerMs: STATEMENT_MS });
   const leases = new WorkerLeases(database);
   return {
     add: async (facts) => await leases.add(facts),

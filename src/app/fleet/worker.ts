@@ -21,6 +21,8 @@ const BEAT_MS = 1000;
 /** Interval of looks for threads that rest although what they wait for has come. */
 const SWEEP_MS = 5000;
 const SWEEP_COUNT = 200;
+/** The time that a removed worker has to end, in milliseconds. */
+const REMOVED_MS = 5000;
 /** Tries of a leg while the store is away. */
 const TRIES = 1_000_000;
 /** Hidden command of the process of a leg. */
@@ -129,9 +131,12 @@ export class FleetWorker {
       },
       async (leg, signal) => await this.#runLeg(leg, signal),
     );
-    await Promise.all([beating, reaping, sweeping, keeping]);
+    await beating;
     await this.#leaving;
-    if (!this.#lease.isRemoved) return;
+    if (!this.#lease.isRemoved) {
+      await Promise.all([reaping, sweeping, keeping]);
+      return;
+    }
     throw new RyeError('thread_locked', `worker ${this.workerId} was removed from the fleet`, {
       hint: 'It did not reach the store for longer than its lease. Start it again: rye worker',
     });
@@ -144,6 +149,12 @@ export class FleetWorker {
   }
 
   async #leave(): Promise<void> {
+    const left = this.#giveBack();
+    // it has nothing more to give back; what it still asks of the store may never be answered
+    await (this.#lease.isRemoved ? Promise.race([left, systemClock.sleep(REMOVED_MS)]) : left);
+  }
+
+  async #giveBack(): Promise<void> {
     await this.#worker?.drain(this.#options.drainMs);
     // legs that did not reach a safe point: another worker continues them
     for (const child of this.#legs.values()) endGroup(child);

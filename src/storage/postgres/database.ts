@@ -18,6 +18,11 @@ export interface PostgresOptions {
    * not take effect. Default: 0.
    */
   readonly patientMs?: number;
+  /**
+   * The longest wait for an answer, in milliseconds. Then the connection is replaced: one that was lost without a word never
+   * answers. Default: a minute for a patient database, whose work is tried again, else no limit.
+   */
+  readonly answerMs?: number;
 }
 
 /** The schema that holds everything of rye, so that a database may have other tenants. */
@@ -29,6 +34,7 @@ const MAX_TRIES_FOR_KEY = 3;
 const FIRST_PAUSE_MS = 2;
 const LONGEST_PAUSE_MS = 200;
 const CONNECT_TIMEOUT_MS = 10_000;
+const PATIENT_ANSWER_MS = 60_000;
 /** Milliseconds in which a server that could not be reached is not asked again: one command waits for it once. */
 const UNREACHABLE_MS = 5000;
 
@@ -209,7 +215,9 @@ function numbered(sql: string): string {
   });
 }
 
-async function openPool({ url, connections = 4 }: PostgresOptions): Promise<Pool> {
+async function openPool(options: PostgresOptions): Promise<Pool> {
+  const { url, connections = 4, patientMs = 0 } = options;
+  const { answerMs = patientMs > 0 ? PATIENT_ANSWER_MS : undefined } = options;
   const driver = loadDriver();
   const types = new driver.TypeOverrides();
   // amounts and lengths stay far below 2^53
@@ -218,6 +226,8 @@ async function openPool({ url, connections = 4 }: PostgresOptions): Promise<Pool
     connectionString: url,
     max: connections,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    keepAlive: true,
+    ...(answerMs === undefined ? {} : { query_timeout: answerMs }),
     options: `-c search_path=${SCHEMA}`,
     application_name: 'rye',
     types,
@@ -296,7 +306,10 @@ function isAway(error: unknown): boolean {
   if (AWAY.has(code) || code.startsWith('08')) return true;
   if (error instanceof RyeError) return error.code === 'fleet_unavailable' && isAway(error.cause);
   // the driver has no code for these
-  return error instanceof Error && /^(?:Connection terminated|timeout e)/.test(error.message);
+  return (
+    error instanceof Error &&
+    /^(?:Connection terminated|timeout e|Query read timeout)/.test(error.message)
+  );
 }
 
 /** Shut down, crashed, starting, too many connections; and the connection itself. */

@@ -7,7 +7,7 @@ import type { Leases, ThreadLeases, WorkerFacts, WorkerRow } from '../worker-lea
 import type { PostgresDatabase } from './database.ts';
 
 /** The longest wait for one statement, in milliseconds: a connection that hangs must not hide that the lease runs out. */
-const STATEMENT_MS = 2000;
+export const STATEMENT_MS = 2000;
 
 const UNTIL = "clock_timestamp() + $2 * interval '1 millisecond'";
 
