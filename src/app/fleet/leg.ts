@@ -39,8 +39,9 @@ export async function runLeg(options: LegOptions): Promise<LegOutcome> {
   try {
     return await leg.run();
   } catch (error) {
-    options.onNotice?.(toRyeError(error).message);
-    return 'again';
+    const failure = toRyeError(error);
+    options.onNotice?.(failure.message);
+    return isTransient(failure) ? 'again' : 'refused';
   } finally {
     await leg.close();
   }
@@ -71,16 +72,16 @@ class Leg {
     const { threads } = this.#connection;
     // an earlier leg may have run on a worker that joined after this one
     keepCertificatesIn(userSpacePath, await threads.certificates());
-    const place = await threads.placeOf(threadId);
-    if (!place) {
-      this.#notice(`${threadId} is not a thread of the fleet`);
-      return 'done';
-    }
     const ports = threadPorts(this.#open(), { allowUnsigned: false });
     const record = await ports.store.registry.get(threadId);
     if (!record || !(await this.#isNeeded(ports, record))) return 'done';
     let env: ThreadEnv;
     try {
+      const place = await threads.placeOf(threadId);
+      if (!place) {
+        this.#notice(`${threadId} is not a thread of the fleet`);
+        return 'done';
+      }
       const plan = await ports.files.readPlan(await ports.files.readDocument(threadId));
       if (plan.fleet === undefined || plan.fleet.bundle !== place.bundle) {
         throw new RyeError('thread_tampered', `the plan of ${threadId} names another bundle`);
@@ -162,7 +163,7 @@ class Leg {
 
   /** Ends a thread that cannot be run here or anywhere else. What was signed of it stays as it is. */
   async #refuse(ports: ThreadPorts, record: ThreadRecord, error: RyeError): Promise<LegOutcome> {
-    if (TRANSIENT.has(error.code)) throw error;
+    if (isTransient(error)) throw error;
     this.#notice(`thread ${record.thread_id} is refused: ${error.message} [${error.code}]`);
     const { registry, ledger } = ports.store;
     if (record.status === 'created') {
@@ -240,7 +241,15 @@ const QUIET: ReadonlySet<string> = new Set([
   'approval_pending',
   'illegal_transition',
 ]);
-/** The next try may succeed. */
+/** True if the next try may succeed: the store was away, and did not refuse a value that its row holds. */
+function isTransient({ code, details }: RyeError): boolean {
+  const cause = details?.['code'];
+  const isRefused = typeof cause === 'string' && cause.startsWith(DATA_EXCEPTION);
+  return TRANSIENT.has(code) && !isRefused;
+}
+
+// https://www.postgresql.org/docs/current/errcodes-appendix.html
+const DATA_EXCEPTION = '22';
 const TRANSIENT: ReadonlySet<string> = new Set([
   'storage_failed',
   'fleet_unavailable',

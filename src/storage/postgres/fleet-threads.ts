@@ -1,3 +1,4 @@
+import { RyeError } from '../../core/errors.ts';
 import { isRecord, parseJson } from '../../core/json.ts';
 import type { EnqueueLeg, FleetPlace, FleetThreads } from '../fleet-threads.ts';
 import { change, one, type Work, withClient } from '../sql-work.ts';
@@ -8,20 +9,20 @@ import type { PostgresDatabase } from './database.ts';
  * people decided since they were suspended. The error has the reason of a suspension.
  */
 const RESTING = `
-  SELECT thread_id FROM threads AS t
-  WHERE fleet IS NOT NULL AND CASE
+  SELECT thread_id FROM (SELECT *, json_or_null(error) AS ending FROM threads WHERE fleet IS NOT NULL) AS t
+  WHERE CASE
     WHEN status = 'running' THEN
       worker IS NOT NULL AND NOT EXISTS (SELECT FROM workers WHERE worker_id = t.worker)
     WHEN status <> 'suspended' THEN false
-    WHEN error::json ->> 'code' = 'thread_parked' THEN NOT EXISTS (
-      SELECT FROM json_array_elements_text(coalesce(error::json -> 'details' -> 'threads', '[]')) AS awaited (id)
+    WHEN t.ending ->> 'code' = 'thread_parked' THEN NOT EXISTS (
+      SELECT FROM json_texts(t.ending -> 'details' -> 'threads') AS awaited (id)
       JOIN threads AS other ON other.thread_id = awaited.id OR other.chain_root_id = awaited.id
       WHERE other.status IN ('created', 'running')
-        OR other.status = 'suspended' AND other.error::json ->> 'code' = 'thread_parked')
-    WHEN error::json ->> 'code' = 'approval_pending' THEN EXISTS (
-      SELECT FROM json_array_elements_text(coalesce(error::json -> 'details' -> 'approvals', '[]')) AS asked (id)
+        OR other.status = 'suspended' AND json_or_null(other.error) ->> 'code' = 'thread_parked')
+    WHEN t.ending ->> 'code' = 'approval_pending' THEN EXISTS (
+      SELECT FROM json_texts(t.ending -> 'details' -> 'approvals') AS asked (id)
       JOIN approvals ON approvals.approval_id = asked.id
-      WHERE approvals.state = 'pending' AND approvals.expires_at::timestamptz <= clock_timestamp()
+      WHERE approvals.state = 'pending' AND approvals.expires_at <= to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
         OR EXISTS (SELECT FROM approval_decisions AS d
           WHERE d.approval_id = asked.id AND d.recorded_at > t.updated_at))
     ELSE false END
@@ -66,7 +67,12 @@ export class PostgresFleetThreads implements FleetThreads {
     const { rows } = await this.#database.query('SELECT fleet FROM threads WHERE thread_id = $1', [
       threadId,
     ]);
-    return placeIn(rows[0]);
+    const place = placeIn(rows[0]);
+    if (place || placeText(rows[0]) === undefined) return place;
+    throw new RyeError('thread_tampered', `the place of ${threadId} in the store is damaged`, {
+      hint: 'It was changed in the database. rye ignored it. Start the thread again.',
+      details: { thread_id: threadId },
+    });
   }
 
   async workerOf(threadId: string) {
@@ -125,8 +131,17 @@ export class PostgresFleetThreads implements FleetThreads {
 
 /** Reads a place that the store holds; undefined for all that is none. */
 function placeIn(row: unknown): FleetPlace | undefined {
+  const value = placeText(row);
+  return value === undefined ? undefined : parsedPlace(value);
+}
+
+function placeText(row: unknown): string | undefined {
   const text = isRecord(row) ? row['fleet'] : undefined;
-  const value = typeof text === 'string' ? parseJson(text) : undefined;
+  return typeof text === 'string' ? text : undefined;
+}
+
+function parsedPlace(text: string): FleetPlace | undefined {
+  const value = parseJson(text);
   if (!isRecord(value)) return undefined;
   const { queue, priority, partition, bundle }: { readonly [K in keyof FleetPlace]?: unknown } =
     value;

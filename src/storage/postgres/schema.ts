@@ -300,6 +300,11 @@ const FLEET = `
   ALTER TABLE workers ADD COLUMN is_draining BOOLEAN NOT NULL DEFAULT false;
   ALTER TABLE threads ADD COLUMN takeovers INTEGER NOT NULL DEFAULT 0;
   CREATE INDEX threads_of_fleet ON threads (status) WHERE fleet IS NOT NULL;
+  CREATE FUNCTION json_or_null(value TEXT) RETURNS JSON LANGUAGE plpgsql IMMUTABLE AS $$
+  BEGIN RETURN value::json; EXCEPTION WHEN OTHERS THEN RETURN NULL; END $$;
+  CREATE FUNCTION json_texts(value JSON) RETURNS SETOF TEXT LANGUAGE sql IMMUTABLE AS $$
+    SELECT json_array_elements_text(CASE json_typeof(value) WHEN 'array' THEN value ELSE '[]' END)
+  $$;
   CREATE TABLE certificates (
     key_id TEXT COLLATE "C" PRIMARY KEY,
     certificate TEXT NOT NULL
