@@ -18,6 +18,7 @@ import type {
   QueueState,
   RunLeg,
   ScheduleSpec,
+  ScheduleState,
   Worker,
   WorkOptions,
 } from './port.ts';
@@ -41,7 +42,7 @@ export class MemoryQueue implements FleetQueue {
   readonly #legs = new Map<string, Entry>();
   readonly #limits = new Map<string, QueueLimits>();
   readonly #starts = new Map<string, number[]>();
-  readonly #schedules = new Map<string, ScheduleSpec>();
+  readonly #schedules = new Map<string, { readonly spec: ScheduleSpec; paused: boolean }>();
   readonly #workers = new Set<MemoryWorker>();
   readonly #staged = new WeakMap<Transaction, LegSpec[]>();
   #timer = new AbortController();
@@ -119,15 +120,26 @@ export class MemoryQueue implements FleetQueue {
 
   async schedule(spec: ScheduleSpec): Promise<void> {
     checkSchedule(spec);
-    this.#schedules.set(spec.name, spec);
+    const paused = this.#schedules.get(spec.name)?.paused ?? false;
+    this.#schedules.set(spec.name, { spec, paused });
   }
 
   async unschedule(name: string): Promise<boolean> {
     return this.#schedules.delete(name);
   }
 
+  async pause(name: string, isPaused: boolean): Promise<boolean> {
+    const known = this.#schedules.get(name);
+    if (known) known.paused = isPaused;
+    return known !== undefined;
+  }
+
+  async schedules(): Promise<readonly ScheduleState[]> {
+    return [...this.#schedules].toSorted(byName).map(([name, known]) => ({ name, ...known }));
+  }
+
   async fire(name: string): Promise<void> {
-    const spec = this.#schedules.get(name);
+    const spec = this.#schedules.get(name)?.spec;
     if (!spec) throw new RyeError('item_not_found', `no schedule has the name ${name}`);
     this.#add(legOfFiring(spec, isoTime(this.#clock.now())));
     this.#dispatch();

@@ -114,6 +114,14 @@ export interface ScheduleSpec {
   readonly missed: 'skip' | 'all';
 }
 
+/** A schedule as it is stored. */
+export interface ScheduleState {
+  readonly name: string;
+  readonly paused: boolean;
+  /** Null if another program stored what is no valid schedule. */
+  readonly spec: ScheduleSpec | null;
+}
+
 /**
  * The queue of a fleet. It dispatches each leg at least once and orders, delays and limits; that one process writes a thread
  * is up to the thread's epoch. Methods throw `invalid_input` for a value that breaks the rules of its type, and
@@ -135,10 +143,15 @@ export interface FleetQueue {
    * instead. The caller knows that the worker is dead, or that it may write no more.
    */
   redispatch(workerId: string): Promise<number>;
+  /** Adds a schedule, or replaces the one of this name, which stays paused if it is. */
   schedule(spec: ScheduleSpec): Promise<void>;
   /** Removes a schedule. Returns false if there is none of this name. */
   unschedule(name: string): Promise<boolean>;
-  /** Fires a schedule now, apart from its times. Throws `item_not_found` if there is none of this name. */
+  /** Keeps a schedule from firing at its times, or lets it fire again. Returns false if there is none of this name. */
+  pause(name: string, isPaused: boolean): Promise<boolean>;
+  /** Returns all schedules, by name. */
+  schedules(): Promise<readonly ScheduleState[]>;
+  /** Fires a schedule now, apart from its times, also if it is paused. Throws `item_not_found` if there is none of this name. */
   fire(name: string): Promise<void>;
   /** Sets the limits of a queue, which is made if it does not exist. Workers follow within seconds. */
   limit(queue: string, limits: QueueLimits): Promise<void>;

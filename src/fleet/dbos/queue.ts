@@ -14,6 +14,7 @@ import type {
   QueueState,
   RunLeg,
   ScheduleSpec,
+  ScheduleState,
   Worker,
   WorkOptions,
 } from '../port.ts';
@@ -46,6 +47,8 @@ const TRIES = 3;
 const UNIQUE_VIOLATION = '23505';
 const SERIALIZATION_FAILURE = '40001';
 const SAVEPOINT = 'rye_leg';
+
+type StoredSchedule = Awaited<ReturnType<DBOSClient['listSchedules']>>[number];
 
 interface Opened {
   readonly engine: Engine;
@@ -172,6 +175,28 @@ export class DbosQueue implements FleetQueue {
       if ((await client.getSchedule(name)) === null) return false;
       await client.deleteSchedule(name);
       return true;
+    });
+  }
+
+  async pause(name: string, isPaused: boolean): Promise<boolean> {
+    return await this.#guarded(async ({ client }) => {
+      if ((await client.getSchedule(name)) === null) return false;
+      if (isPaused) await client.pauseSchedule(name);
+      else await client.resumeSchedule(name);
+      return true;
+    });
+  }
+
+  async schedules(): Promise<readonly ScheduleState[]> {
+    return await this.#guarded(async ({ client }) => {
+      const rows = await client.listSchedules({ applicationName: APPLICATION });
+      return rows
+        .map((row) => ({
+          name: row.scheduleName,
+          paused: row.status !== 'ACTIVE',
+          spec: specOfRow(row),
+        }))
+        .toSorted((one, two) => (one.name < two.name ? -1 : 1));
     });
   }
 
@@ -314,4 +339,25 @@ export class DbosQueue implements FleetQueue {
 
 function fieldOf(row: unknown, name: string): unknown {
   return isRecord(row) ? row[name] : undefined;
+}
+
+/** Returns the schedule of a row, which another program may have changed; null if it is no valid one. */
+function specOfRow(row: StoredSchedule): ScheduleSpec | null {
+  if (!isRecord(row.context) || row.workflowName !== FIRING) return null;
+  const { queue, payload }: { readonly queue?: unknown; readonly payload?: unknown } = row.context;
+  const spec = {
+    name: row.scheduleName,
+    cron: row.schedule,
+    timezone: row.cronTimezone ?? 'UTC',
+    queue,
+    payload,
+    missed: row.automaticBackfill ? ('all' as const) : ('skip' as const),
+  };
+  try {
+    // it checks every member whose type is unknown here
+    checkSchedule(spec as ScheduleSpec);
+    return spec as ScheduleSpec;
+  } catch {
+    return null;
+  }
 }

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
+import type { ScheduleState } from '../../fleet/port.ts';
 import { eventually, House, noting, type OpenedQueue } from './fleet-fixtures.ts';
 import { stoppingCases } from './fleet-stopping.ts';
 
@@ -208,6 +209,7 @@ function queueingCases(open: OpenHouse): void {
     await house.queue.schedule(spec);
     const { legs, run } = noting();
     await house.work(run);
+    expect(await house.queue.pause(name, true)).toBe(true);
     await house.queue.fire(name);
     await eventually(() => expect(legs).toHaveLength(1));
     const [leg] = legs;
@@ -218,6 +220,19 @@ function queueingCases(open: OpenHouse): void {
       firing: { schedule: name },
     });
     expect(leg?.legId).toBe(`${name}@${leg?.firing?.at}`);
+    const other = house.name('hourly');
+    await house.queue.schedule({ ...spec, name: other, missed: 'all' });
+    const own = async (): Promise<readonly ScheduleState[]> =>
+      (await house.queue.schedules()).filter((one) => [name, other].includes(one.name));
+    const hourly = { name: other, paused: false, spec: { ...spec, name: other, missed: 'all' } };
+    expect(await own()).toEqual([hourly, { name, paused: true, spec }]);
+    expect(await house.queue.pause(name, false)).toBe(true);
+    expect(await own()).toEqual([hourly, { name, paused: false, spec }]);
+    await house.queue.pause(name, true);
+    await house.queue.schedule(spec);
+    expect(await own()).toEqual([hourly, { name, paused: true, spec }]);
+    expect(await house.queue.pause(house.name('nope'), true)).toBe(false);
+    expect(await house.queue.unschedule(other)).toBe(true);
     expect(await house.queue.unschedule(name)).toBe(true);
     expect(await house.queue.unschedule(name)).toBe(false);
     await expect(house.queue.fire(name)).rejects.toMatchObject({ code: 'item_not_found' });
