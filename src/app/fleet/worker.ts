@@ -149,12 +149,12 @@ export class FleetWorker {
   }
 
   async #leave(): Promise<void> {
-    const left = this.#giveBack();
-    // it has nothing more to give back; what it still asks of the store may never be answered
+    const left = this.#departure();
+    // it has nothing more to return; what it still asks of the store may never be answered
     await (this.#lease.isRemoved ? Promise.race([left, systemClock.sleep(REMOVED_MS)]) : left);
   }
 
-  async #giveBack(): Promise<void> {
+  async #departure(): Promise<void> {
     await this.#worker?.drain(this.#options.drainMs);
     // legs that did not reach a safe point: another worker continues them
     for (const child of this.#legs.values()) endGroup(child);
