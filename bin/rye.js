@@ -42,30 +42,42 @@ function listsThreads([group, ...others]) {
 const importModule = (name) => import(name);
 
 /**
- * The whole program as V8 compiled it when it was built, which saves most of its start. Undefined under another Node than
- * that, or where a flag of V8 makes it worthless: then the modules do.
+ * The function around a file of the program, as V8 compiled it when it was built, which saves most of its start. Undefined
+ * under another Node than that, or where a flag of V8 makes it worthless.
  */
-function compiledProgram() {
+function compiled(filename) {
   const { Script } = require('node:vm');
   const { readFileSync } = require('node:fs');
-  const path = require('node:path');
-  const folder = path.join(__dirname, '..', 'dist', 'cli');
-  const filename = path.join(folder, 'program.cjs');
+  const cache = filename.replace(/\.cjs$/, `-${process.version}-${process.arch}.cache`);
   let source;
   let cachedData;
   try {
-    cachedData = readFileSync(
-      path.join(folder, `program-${process.version}-${process.arch}.cache`),
-    );
+    cachedData = readFileSync(cache);
     source = readFileSync(filename, 'latin1');
   } catch {
     return undefined;
   }
   const script = new Script(source, { filename, cachedData });
-  if (script.cachedDataRejected) return undefined;
-  const program = { exports: {} };
-  script.runInThisContext()(program.exports, require, program, filename, importModule);
-  return program.exports;
+  return script.cachedDataRejected ? undefined : script.runInThisContext();
+}
+
+/** Evaluates a file of the program. `takePart` gives it the modules that are in another file. */
+function evaluate(name, takePart) {
+  const filename = require('node:path').join(__dirname, '..', 'dist', 'cli', `${name}.cjs`);
+  const wrapper = compiled(filename);
+  if (wrapper === undefined) return undefined;
+  const part = { exports: {} };
+  wrapper(part.exports, require, part, filename, importModule, takePart);
+  return part.exports;
+}
+
+/** The modules that only some commands need. They use the program's own modules. */
+function takeRest(name, shared) {
+  const part = evaluate(name, (module) => shared[module]());
+  if (part === undefined) {
+    throw new Error('rye was replaced while this command ran, start the command again');
+  }
+  return part.modules;
 }
 
 async function run() {
@@ -74,7 +86,8 @@ async function run() {
     // it returns if the threads are in a store that only the whole program can open
     if (listing !== undefined) await listing.start();
   }
-  const program = compiledProgram();
+  // the modules run instead where this is undefined
+  const program = evaluate('program', takeRest);
   if (program !== undefined) return await program.start();
   const { existsSync } = require('node:fs');
   const path = require('node:path');

@@ -43,7 +43,8 @@ export async function bundle(outdir, { without = [], plugins = [], define: chang
   const cli = path.join(outdir, 'cli');
   if (!without.includes('listing')) await bundleListing(path.join(cli, 'listing.cjs'), options);
   if (!without.includes('program')) {
-    await bundleProgram(cli, { ...options, warmUp: !without.includes('warm-up') });
+    const [warmUp, split] = ['warm-up', 'split'].map((trick) => !without.includes(trick));
+    await bundleProgram(cli, { ...options, warmUp, split });
   }
   const { outputFiles, metafile } = await build({
     absWorkingDir: root,

@@ -1,12 +1,14 @@
 // The two CommonJS files that start faster than the modules of dist/: `program.cjs`, the whole command line with the code
 // that V8 compiled for it, and `listing.cjs`, `rye threads list` alone. Neither needs Node's loader of ES modules.
 import { spawnSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import process from 'node:process';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { commonjsNames } from '../scripts/commonjs-names.mjs';
+import { commonPart, PART_ENTRY, planParts, restPart } from './parts.mjs';
 import { noSecondYaml, plainHeaders } from './plugins.mjs';
 
 const SANDBOX = '@anthropic-ai/sandbox-runtime';
@@ -27,7 +29,7 @@ const builtinModules = {
 };
 
 async function bundleCommonJs(outfile, { plugins, ...options }) {
-  await build({
+  return await build({
     entryPoints: ['src/cli/main.ts'],
     outfile,
     bundle: true,
@@ -73,26 +75,60 @@ export async function bundleListing(outfile, { define, plugins = [], ...options 
 }
 
 /**
- * Writes `<outdir>/program.cjs` and `<outdir>/program-<version>-<arch>.cache`, the code that this Node compiled for it.
- * Under any other Node, `bin/rye.js` runs the modules of dist/.
+ * Writes the whole command line as two files, `program.cjs` with what common commands need and `rest-<hash>.cjs`, each with
+ * the code that this Node compiled for it. Under any other Node, `bin/rye.js` runs the modules of dist/.
  */
-export async function bundleProgram(outdir, { define, warmUp = true, plugins = [], ...options }) {
-  const outfile = path.join(outdir, 'program.cjs');
-  await bundleCommonJs(outfile, {
+export async function bundleProgram(outdir, { warmUp = true, split = true, ...options }) {
+  const program = path.join(outdir, 'program.cjs');
+  const { absWorkingDir: root, plugins = [] } = options;
+  const whole = await bundlePart(program, options);
+  const cache = () => runWarmUp([outdir, ...(warmUp ? [] : ['--cold'])]);
+  if (!split) return cache();
+  const evaluated = path.join(outdir, 'evaluated.json');
+  runWarmUp([outdir, '--list', evaluated]);
+  const plan = planParts(whole, new Set(JSON.parse(readFileSync(evaluated, 'utf8'))));
+  rmSync(evaluated);
+  const rest = path.join(outdir, 'rest.cjs');
+  await bundlePart(rest, {
+    ...options,
+    entryPoints: [PART_ENTRY],
+    plugins: [restPart(root, plan), ...plugins],
+  });
+  // of its content: a command that runs while rye is upgraded must not continue with another version
+  const name = `rest-${createHash('sha256').update(readFileSync(rest)).digest('hex').slice(0, 12)}`;
+  renameSync(rest, path.join(outdir, `${name}.cjs`));
+  await bundlePart(program, {
+    ...options,
+    entryPoints: [PART_ENTRY],
+    plugins: [commonPart(root, plan), ...plugins],
+    header: `let ryeParts;
+const ryeRest = (name) => (ryeParts ??= takePart(${JSON.stringify(name)}, module.exports.shared))[name]();`,
+  });
+  cache();
+}
+
+async function bundlePart(outfile, { define, plugins = [], header = '', ...options }) {
+  const { metafile } = await bundleCommonJs(outfile, {
     ...options,
     define: { ...define, 'import.meta.url': 'ryeModuleUrl' },
     // an expression, as Node wraps CommonJS: the cache is valid for exactly this text
     banner: {
-      js: `(function (exports, require, module, __filename, importModule) {
-${MODULE_URL}`,
+      js: `(function (exports, require, module, __filename, importModule, takePart) {
+${MODULE_URL}
+${header}`,
     },
     footer: { js: '})' },
     external: [SANDBOX, '@dbos-inc/dbos-sdk', 'pg'],
     plugins: [...plugins, plainHeaders, commonjsNames],
+    metafile: true,
   });
   writeFileSync(outfile, withImporter(inAscii(readFileSync(outfile, 'utf8'))));
-  const args = warmUp ? [WARM_UP, outdir] : [WARM_UP, outdir, 'cold'];
-  const { status } = spawnSync(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] });
+  return metafile;
+}
+
+function runWarmUp(args) {
+  const stdio = ['ignore', 'ignore', 'inherit'];
+  const { status } = spawnSync(process.execPath, [WARM_UP, ...args], { stdio });
   if (status !== 0) throw new Error('cannot compile the program ahead of time');
 }
 
@@ -106,7 +142,5 @@ function inAscii(text) {
 
 /** Imports the sandbox through bin/rye.js: `import()` does not work in code from the cache. */
 function withImporter(text) {
-  const replaced = text.replaceAll(`import("${SANDBOX}")`, 'importModule("../dist/sandbox.js")');
-  if (replaced === text) throw new Error('the program does not import the sandbox');
-  return replaced;
+  return text.replaceAll(`import("${SANDBOX}")`, 'importModule("../dist/sandbox.js")');
 }

@@ -1,12 +1,14 @@
 // Runs the most common commands in the bundled program and saves the code that V8 compiled for them:
 // `node warm-up.mjs <folder>`. The cache holds only functions that were called; V8 compiles the others on first use.
-// `node warm-up.mjs <folder> cold` saves the cache without running a command.
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+// `node warm-up.mjs <folder> --cold` saves the cache without running a command, `--list <file>` writes the names of the evaluated
+// modules instead of the cache.
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
+import { parseArgs } from 'node:util';
 import { setFlagsFromString } from 'node:v8';
 import vm from 'node:vm';
 
@@ -22,7 +24,11 @@ Answer in one word.
 `;
 
 const USAGE = { input_tokens: 10, output_tokens: 1 };
-const [folder = '.', mode] = process.argv.slice(2);
+const { values, positionals } = parseArgs({
+  options: { list: { type: 'string' }, cold: { type: 'boolean', default: false } },
+  allowPositionals: true,
+});
+const [folder = '.'] = positionals;
 const root = mkdtempSync(path.join(tmpdir(), 'rye-warm-up-'));
 
 function event(type, data) {
@@ -68,46 +74,88 @@ async function openProvider() {
   return { url: `http://127.0.0.1:${server.address().port}`, close: () => server.close() };
 }
 
+/** The names of the modules that were evaluated, if they are wanted: what esbuild writes around a module notes its name. */
+const evaluated = new Set();
+const WRAPPERS = [
+  [/\b__esm=\(fn,.*?\)=>function\(\)\{/, 'fn&&ryeEvaluated.add(Object.keys(fn)[0]);'],
+  [/\b__commonJS=\(cb,.*?\)=>function\(\)\{/, 'ryeEvaluated.add(Object.keys(cb)[0]);'],
+];
+
+function noting(source) {
+  globalThis.ryeEvaluated = evaluated;
+  return WRAPPERS.reduce((text, [wrapper, note]) => {
+    if (!wrapper.test(text)) throw new Error(`the bundle has no ${wrapper}`);
+    return text.replace(wrapper, (start) => start + note);
+  }, source);
+}
+
 // V8 must not discard compiled code before it is saved
 setFlagsFromString('--no-flush-bytecode');
-const file = path.join(folder, 'program.cjs');
-const source = readFileSync(file, 'latin1');
-// stack traces show this name wherever the program is installed
-const script = new vm.Script(source, { filename: 'rye/dist/cli/program.cjs' });
-const program = { exports: {} };
 const require = createRequire(import.meta.url);
-script.runInThisContext()(program.exports, require, program, file, (name) => import(name));
-const { main, createProcessIo } = program.exports;
+const scripts = new Map();
+
+const importModule = (name) => import(name);
+
+/** Runs a file of the program as bin/rye.js does, and keeps its script to save the code of it. */
+function load(name, takePart) {
+  const file = path.join(folder, `${name}.cjs`);
+  const source = readFileSync(file, 'latin1');
+  // stack traces show this name wherever the program is installed
+  const script = new vm.Script(values.list === undefined ? source : noting(source), {
+    filename: `rye/dist/cli/${name}.cjs`,
+  });
+  scripts.set(name, script);
+  const part = { exports: {} };
+  script.runInThisContext()(part.exports, require, part, file, importModule, takePart);
+  return part.exports;
+}
+
+const takePart = (name, shared) => load(name, (module) => shared[module]()).modules;
+const program = load('program', takePart);
+
+function save() {
+  const rest = readdirSync(folder).find((name) => /^rest-.*\.cjs$/.test(name));
+  if (rest !== undefined && !scripts.has(path.parse(rest).name)) takePart(path.parse(rest).name, program.shared);
+  // V8 accepts the cache only under the flags that it was made with
+  setFlagsFromString('--flush-bytecode');
+  for (const [name, script] of scripts) {
+    const file = path.join(folder, `${name}-${process.version}-${process.arch}.cache`);
+    writeFileSync(file, script.createCachedData());
+  }
+}
 
 const provider = await openProvider();
 const project = path.join(root, 'project');
 mkdirSync(path.join(project, '.ai', 'directives'), { recursive: true });
 writeFileSync(path.join(project, '.ai', 'directives', 'turn.md'), TURN);
-const io = {
-  ...createProcessIo(),
-  cwd: project,
-  homeDirectory: root,
-  env: { PATH: process.env.PATH },
-  stderr: { isTty: false, columns: 80, rows: 24, write: () => {} },
-};
 const model = { ANTHROPIC_API_KEY: 'none', ANTHROPIC_BASE_URL: provider.url };
-const COMMANDS = [
-  { line: 'init' },
-  { line: 'sign directive turn' },
-  { line: 'run turn', env: model },
-  { line: 'run hello' },
-  { line: 'search knowledge done' },
-  { line: 'threads list' },
-];
-try {
-  for (const { line, env = {} } of mode === 'cold' ? [] : COMMANDS) {
-    const exitCode = await main(line.split(' '), { ...io, env: { ...io.env, ...env } });
+const PREPARATION = ['init', 'sign directive turn'];
+/** Their modules are in the file that each start reads. */
+const COMMON = ['run turn', 'run hello', 'search knowledge done', 'threads list'];
+
+async function runAll(lines, { main, createProcessIo }) {
+  const io = {
+    // it opens rye with this program's own modules
+    ...createProcessIo(),
+    cwd: project,
+    homeDirectory: root,
+    stderr: { isTty: false, columns: 80, rows: 24, write: () => {} },
+  };
+  for (const line of lines) {
+    const env = { PATH: process.env.PATH, ...(line === 'run turn' ? model : {}) };
+    const exitCode = await main(line.split(' '), { ...io, env });
     if (exitCode !== 0) throw new Error(`rye ${line} failed with exit status ${exitCode}`);
   }
-  // V8 accepts the cache only under the flags that it was made with
-  setFlagsFromString('--flush-bytecode');
-  const name = `program-${process.version}-${process.arch}.cache`;
-  writeFileSync(path.join(folder, name), script.createCachedData());
+}
+
+try {
+  if (values.list !== undefined) {
+    await runAll(PREPARATION, program);
+    evaluated.clear();
+    await runAll(COMMON, load('program', takePart));
+  } else if (!values.cold) await runAll([...PREPARATION, ...COMMON], program);
+  if (values.list === undefined) save();
+  else writeFileSync(values.list, JSON.stringify([...evaluated]));
 } finally {
   provider.close();
   rmSync(root, { recursive: true, force: true });

@@ -57,11 +57,11 @@ test('a thread with a model and a tool runs without zod', async () => {
     isLoaded: ranges.some(({ count }) => count > 0),
   }));
   const zod = modules.filter(({ name }) => name.startsWith('node_modules/zod/'));
-  expect(zod.length).toBeGreaterThan(0);
   expect(zod.filter(({ isLoaded }) => isLoaded)).toEqual([]);
   // the same count sees what is loaded
   const loop = modules.filter(({ name }) => name.startsWith('src/loop/'));
   expect(loop.some(({ isLoaded }) => isLoaded)).toBe(true);
   expect(scripts.filter(({ url }) => url.includes('/node_modules/zod/'))).toEqual([]);
-  expect(scripts.filter(({ url }) => url.includes('/dist/chunks/'))).toEqual([]);
+  // zod is in the second file of the program
+  expect(scripts.filter(({ url }) => /\/dist\/(?:chunks\/|cli\/rest-)/.test(url))).toEqual([]);
 });

@@ -179,6 +179,9 @@ describe('what talks to a provider', () => {
 
 describe('the compiled program', () => {
   const CACHE = `program-${process.version}-${process.arch}.cache`;
+  const restFile = (): string =>
+    readdirSync(path.join(installed, 'dist', 'cli')).find((name) => /^rest-.*\.cjs$/.test(name)) ??
+    'no second file';
   const alone = path.join(folder, 'alone');
   const cli = path.join(alone, 'dist', 'cli');
   const complete = (): string =>
@@ -191,7 +194,10 @@ describe('the compiled program', () => {
     for (const part of ['.ai', 'bin', 'package.json']) {
       cpSync(path.join(installed, part), path.join(alone, part), { recursive: true });
     }
-    for (const file of ['program.cjs', CACHE]) {
+    const parts = readdirSync(path.join(installed, 'dist', 'cli')).filter((name) =>
+      /^(?:program|rest)-?.*\.(?:cjs|cache)$/.test(name),
+    );
+    for (const file of parts) {
       cpSync(path.join(installed, 'dist', 'cli', file), path.join(cli, file));
     }
     const { stdout } = await runCli(['--no-color', 'completion', 'bash'], { cwd: folder });
@@ -199,8 +205,34 @@ describe('the compiled program', () => {
   });
 
   it('has only characters that are one byte, as it is read', () => {
-    const bytes = readFileSync(path.join(installed, 'dist', 'cli', 'program.cjs'));
-    expect(bytes.findIndex((byte) => byte > 0x7f)).toBe(-1);
+    for (const file of ['program.cjs', restFile()]) {
+      const bytes = readFileSync(path.join(installed, 'dist', 'cli', file));
+      expect(bytes.findIndex((byte) => byte > 0x7f)).toBe(-1);
+    }
+  });
+
+  it('has what only some commands need in a second file', () => {
+    const [program, rest] = ['program.cjs', restFile()].map((file) =>
+      readFileSync(path.join(installed, 'dist', 'cli', file), 'latin1'),
+    );
+    for (const module of ['src/loop/loop.ts', 'src/items/search-fs.ts', 'node_modules/yaml/']) {
+      expect(program).toContain(`"${module}`);
+      expect(rest).not.toContain(`{"${module}`);
+    }
+    for (const module of ['src/cli/commands/doctor.ts', 'node_modules/ajv/', 'node_modules/zod/']) {
+      expect(program).not.toContain(`{"${module}`);
+      expect(rest).toContain(`{"${module}`);
+    }
+  });
+
+  it('does not continue with the second file of another version', async () => {
+    const rest = path.join(cli, restFile());
+    const text = readFileSync(rest);
+    rmSync(rest);
+    expect(complete).toThrow('rye was replaced while this command ran');
+    writeFileSync(rest, text);
+    const { stdout } = await runCli(['--no-color', 'completion', 'bash'], { cwd: folder });
+    expect(complete()).toBe(stdout);
   });
 
   it('reaches what is not in the file, such as the sandbox', () => {
