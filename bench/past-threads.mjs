@@ -1,6 +1,8 @@
-// One headless turn in a project with 10,000 past threads of the same directive, against the same turn in an empty project.
-import { mkdirSync, writeFileSync } from 'node:fs';
+// One headless turn in a project with 10,000 past threads of the same directive, against the same turn in an empty project. The
+// past threads have their exports, their rows in the databases and their heads in the user space.
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import Database from 'better-sqlite3';
 import {
   interleave,
   measureProcess,
@@ -29,6 +31,8 @@ export async function run() {
   const turn = (workspace) => measureProcess([RYE, 'run', 'turn', '-q'], options(workspace));
   try {
     turn(empty);
+    turn(full);
+    copyThreads(full, PAST);
     turn(full);
     const samples = await interleave(
       { 'no past threads': () => turn(empty), '10,000 past threads': () => turn(full) },
@@ -67,4 +71,35 @@ function openProject(threads) {
   }
   if (threads > 0) rye('search', 'knowledge', 'answer');
   return workspace;
+}
+
+/** Copies what the databases and the user space keep of the one thread that ran, under other IDs. */
+function copyThreads({ project, env }, count) {
+  const state = path.join(project, '.ai', 'state', 'threads');
+  copyRows(path.join(state, 'registry.db'), ['threads', 'runs', 'ends', 'heads'], count);
+  copyRows(path.join(state, 'budget_ledger.db'), ['budget_ledger'], count);
+  const heads = path.join(env.HOME, '.ai', 'state', 'heads');
+  for (const name of readdirSync(heads)) {
+    const file = path.join(heads, name);
+    const line = JSON.parse(readFileSync(file, 'utf8').split('\n')[0]);
+    const lines = Array.from({ length: count }, (_, at) => ({ ...line, thread_id: `past-${at}` }));
+    writeFileSync(file, `${lines.map((one) => JSON.stringify(one)).join('\n')}\n`);
+  }
+}
+
+function copyRows(file, tables, count) {
+  const database = new Database(file);
+  for (const table of tables) {
+    const columns = database.pragma(`table_info(${table})`).map(({ name }) => name);
+    const values = columns.map((name) =>
+      name === 'thread_id' || name === 'run_id' ? `'past-' || n` : name,
+    );
+    database
+      .prepare(
+        `WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
+         INSERT INTO ${table} (${columns}) SELECT ${values} FROM numbers, (SELECT * FROM ${table} LIMIT 1)`,
+      )
+      .run(count);
+  }
+  database.close();
 }

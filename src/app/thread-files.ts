@@ -51,16 +51,22 @@ export function threadFiles(workspace: Workspace, claimed: Epochs = new Map()): 
   });
   const files = stored ? withStoredFiles(local, stored) : local;
   const heads = new ThreadHeads(workspace);
+  const snapshots = new Map<string, string>();
   return {
     ...files,
     writeDocument: async (document, sync) => {
-      const named = withParts(document, files.folder(document.thread_id));
+      const { thread_id: threadId } = document;
+      const named = withParts(document, files.folder(threadId), snapshots.get(threadId));
       await files.writeDocument(named, sync);
       await heads.note(named);
     },
+    writeCapabilities: async (threadId, text) => {
+      await files.writeCapabilities(threadId, text);
+      snapshots.set(threadId, recordHash(text));
+    },
     writeKnowledge: async (threadId, path, text) => {
       await files.writeKnowledge(threadId, path, text);
-      await heads.noteExport(threadId, recordHash(readFileSync(path, 'utf8')));
+      await heads.noteExport(threadId, recordHash(text));
     },
   };
 }
@@ -105,9 +111,13 @@ function notingClaims(store: Store, claimed: Map<string, number>): Store {
   };
 }
 
-/** The document of a thread that ended names what else was written, so that a missing part is found. */
-function withParts(document: ThreadDocument, folder: string): ThreadDocument {
+/**
+ * The document of a thread that ended names what else was written, so that a missing part is found. `written` is the hash
+ * of the capabilities that this process wrote; undefined: another one did.
+ */
+function withParts(document: ThreadDocument, folder: string, written?: string): ThreadDocument {
   if (!document.transcript || document.capabilities_sha256 !== undefined) return document;
+  if (written !== undefined) return { ...document, capabilities_sha256: written };
   try {
     const text = readFileSync(join(folder, 'capabilities.md'), 'utf8');
     return { ...document, capabilities_sha256: recordHash(text) };
@@ -139,16 +149,21 @@ export interface HeadCheck {
 /** The heads of a project's threads, in its registry and in the user space, which a copy of the project does not bring. */
 export class ThreadHeads implements HeadsPort {
   readonly #workspace: Workspace;
-  readonly #file: HeadsFile;
+  #opened: HeadsFile | undefined;
   /** Exports that were written while their thread had no head yet. */
   readonly #exports = new Map<string, string>();
 
   constructor(workspace: Workspace) {
-    const { projectPath, userSpacePath } = workspace.options;
     this.#workspace = workspace;
+  }
+
+  get #file(): HeadsFile {
+    if (this.#opened) return this.#opened;
+    const { projectPath, userSpacePath } = this.#workspace.options;
     const project = existsSync(projectPath) ? realpathSync(projectPath) : projectPath;
     const name = createHash('sha256').update(project).digest('hex').slice(0, 16);
-    this.#file = new HeadsFile(join(userSpacePath, '.ai', 'state', 'heads', `${name}.jsonl`));
+    this.#opened = new HeadsFile(join(userSpacePath, '.ai', 'state', 'heads', `${name}.jsonl`));
+    return this.#opened;
   }
 
   /** Remembers the end that a document names. A head that cannot be written is a notice: the thread itself is whole. */
@@ -292,7 +307,8 @@ export function assertOwnState(projectPath: string): void {
 
 function realPath(path: string): string | undefined {
   try {
-    return realpathSync(path);
+    // each thread asks; in JavaScript each part of a path costs a call of the system
+    return realpathSync.native(path);
   } catch {
     return undefined; // it is not there yet
   }

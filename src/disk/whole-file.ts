@@ -10,6 +10,7 @@ import {
   linkSync,
   lstatSync,
   openSync,
+  readSync,
   realpathSync,
   renameSync,
   rmSync,
@@ -40,6 +41,8 @@ export interface WholeFileOptions {
 
 /** Names of unfinished files: hidden and without a known extension. */
 export const UNFINISHED_FILE = /^\.rye-[0-9a-f]{16}\.tmp$/;
+
+const LF = 0x0a;
 
 /** An unfinished file, invisible under its name until `commit`. */
 export interface StagedFile {
@@ -217,11 +220,24 @@ function isStream(path: string): boolean {
 
 /** Appends to a file; truncates a partial write if it fails. */
 export function appendWhole(path: string, content: string): void {
+  appendBy(path, constants.O_WRONLY, () => content);
+}
+
+/** Like {@link appendWhole}, after a line feed if the file ends within a line that a crash cut. */
+export function appendLine(path: string, line: string): void {
+  appendBy(path, constants.O_RDWR, (fd, size) => (endsLine(fd, size) ? line : `\n${line}`));
+}
+
+function appendBy(
+  path: string,
+  access: number,
+  contentFor: (fd: number, size: number) => string,
+): void {
   try {
-    withOpen(path, constants.O_WRONLY | constants.O_APPEND, (fd) => {
+    withOpen(path, access | constants.O_APPEND, (fd) => {
       const { size } = fstatSync(fd);
       try {
-        writeFully(fd, content);
+        writeFully(fd, contentFor(fd, size));
       } catch (error) {
         cutBack(fd, size);
         throw error;
@@ -230,6 +246,11 @@ export function appendWhole(path: string, content: string): void {
   } catch (error) {
     throw writeError(path, error);
   }
+}
+
+function endsLine(fd: number, size: number): boolean {
+  const last = Buffer.alloc(1);
+  return size === 0 || (readSync(fd, last, 0, 1, size - 1) === 1 && last[0] === LF);
 }
 
 /** Writes all of `content` with as many `write` calls as needed; returns its length in bytes. */

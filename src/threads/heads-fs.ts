@@ -1,19 +1,11 @@
 import { createHash } from 'node:crypto';
-import {
-  closeSync,
-  existsSync,
-  fstatSync,
-  openSync,
-  readFileSync,
-  readSync,
-  statSync,
-} from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { parseJson } from '../core/json.ts';
 import { NUMBER, nullable, objectOf, optional, TEXT } from '../core/shape.ts';
 import type { ThreadRecord } from '../core/thread.ts';
 import { makeFolders } from '../disk/folders.ts';
-import { appendWhole, writeWhole } from '../disk/whole-file.ts';
+import { appendLine, writeWhole } from '../disk/whole-file.ts';
 import type { StoredHead } from '../storage/store.ts';
 import type { ThreadDocument } from './thread-document.ts';
 
@@ -31,9 +23,19 @@ export class HeadsFile {
 
   /** Returns undefined for an unknown thread, for example on another machine. */
   find(threadId: string): ThreadHead | undefined {
-    // a line that names the thread contains its id as JSON writes it: only such a line is parsed
+    const bytes = this.#bytes();
+    // a line that names the thread contains its id as JSON writes it: only such a line is decoded
     const named = `"thread_id":${JSON.stringify(threadId)}`;
-    return this.#read((line) => line.includes(named)).get(threadId);
+    for (let at = bytes.length; at > 0; ) {
+      const found = bytes.lastIndexOf(named, at - 1);
+      if (found === -1) break;
+      const start = bytes.lastIndexOf(LF, found) + 1;
+      const end = bytes.indexOf(LF, found);
+      const head = parseJson(bytes.toString('utf8', start, end === -1 ? bytes.length : end));
+      if (HEAD.fits(head) && head.thread_id === threadId) return head;
+      at = start;
+    }
+    return undefined;
   }
 
   /**
@@ -42,25 +44,14 @@ export class HeadsFile {
    */
   note(head: ThreadHead): void {
     const line = `${JSON.stringify(head)}\n`;
-    if (!existsSync(this.#path)) {
+    const stats = statSync(this.#path, { throwIfNoEntry: false });
+    if (!stats) {
       makeFolders(dirname(this.#path), 0o700);
       writeWhole(this.#path, line, { mode: 0o600 });
       return;
     }
-    const isFull = statSync(this.#path).size + line.length > MAX_BYTES;
-    if (isFull) this.#prune();
-    appendWhole(this.#path, this.#endsLine() ? line : `\n${line}`);
-  }
-
-  #endsLine(): boolean {
-    const fd = openSync(this.#path, 'r');
-    try {
-      const last = Buffer.alloc(1);
-      const { size } = fstatSync(fd);
-      return size === 0 || (readSync(fd, last, 0, 1, size - 1) === 1 && last[0] === LF);
-    } finally {
-      closeSync(fd);
-    }
+    if (stats.size + line.length > MAX_BYTES) this.#prune();
+    appendLine(this.#path, line);
   }
 
   #prune(): void {
@@ -70,16 +61,17 @@ export class HeadsFile {
     });
   }
 
-  #read(isWanted: (line: string) => boolean = () => true): Map<string, ThreadHead> {
-    const heads = new Map<string, ThreadHead>();
-    let text: string;
+  #bytes(): Buffer {
     try {
-      text = readFileSync(this.#path, 'utf8');
+      return readFileSync(this.#path);
     } catch {
-      return heads;
+      return Buffer.alloc(0);
     }
-    for (const line of text.split('\n')) {
-      if (!isWanted(line)) continue;
+  }
+
+  #read(): Map<string, ThreadHead> {
+    const heads = new Map<string, ThreadHead>();
+    for (const line of this.#bytes().toString('utf8').split('\n')) {
       const head = parseJson(line);
       if (!HEAD.fits(head)) continue;
       // the newest last, so that pruning drops the oldest

@@ -1,3 +1,5 @@
+import { BY_THREAD_MIGRATION } from '../sql/delivery-rows.ts';
+
 /**
  * The tables of a fleet's store. Columns are those of the SQLite store, so that both run the same statements; a `rowid`
  * column replaces SQLite's own one. Texts compare by their bytes, in every locale of the server.
@@ -317,4 +319,5 @@ export const MIGRATIONS: readonly string[] = [
   THREAD_FILES,
   BUNDLES,
   FLEET,
+  BY_THREAD_MIGRATION,
 ];

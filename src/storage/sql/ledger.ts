@@ -175,8 +175,10 @@ function* inherit(threadId: string, heir: Heir): Work<void> {
 
 function* report(threadId: string, actual: MicroUsd, epoch: number): Work<void> {
   yield* assertEpoch(threadId, epoch);
-  const row = planReport(yield* rowsOf(threadId), threadId, actual);
-  if (row) yield* store(row);
+  const rows = yield* rowsOf(threadId);
+  const row = planReport(rows, threadId, actual);
+  // the end of a run reports what its last turn did
+  if (row.actual !== rows[0]?.actual) yield* store(row);
 }
 
 function* fence(threadId: string, epoch: number): Work<void> {

@@ -19,7 +19,7 @@ import type {
   TurnProgress,
 } from '../store.ts';
 import { APPROVALS_MIGRATION } from './approvals.ts';
-import { DELIVERIES_MIGRATION } from './delivery-rows.ts';
+import { BY_THREAD_MIGRATION, DELIVERIES_MIGRATION } from './delivery-rows.ts';
 import { HEADS_MIGRATION } from './heads.ts';
 import { RUNS_MIGRATION } from './run-ends.ts';
 
@@ -61,6 +61,7 @@ export const REGISTRY_MIGRATIONS: readonly string[] = [
   `DROP INDEX threads_by_folded_id;
    CREATE INDEX threads_by_lower_id ON threads (lower(thread_id));`,
   'ALTER TABLE threads ADD COLUMN worker TEXT;',
+  BY_THREAD_MIGRATION,
 ];
 
 /** The columns of a {@link RegistryRow}, for SELECT. */

@@ -97,12 +97,13 @@ class Finalization {
       'settling its deliveries',
       async () => await this.#settleDeliveries(),
     );
+    // before the registry: a program that waits for the end finds the signed entry, not the one of the running thread.
+    // Before thread.json: the state that is remembered with it names the entry
+    const exported = this.#verdict;
+    if (log) await this.#export();
     // while hooks may still add to the log its end is not named, so that a crash in between leaves no contradiction
     await this.#attempt('writing thread.json', () => this.#writeDocument(!observes));
     if (!holdsBudget) await release();
-    // before the registry: a program that waits for the end finds the signed entry, not the one of the running thread
-    const exported = this.#verdict;
-    if (log) await this.#export();
     await this.#attemptFenced('updating the registry', async () => {
       await this.#finish();
       this.#isRecorded = true;
