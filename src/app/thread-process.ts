@@ -2,10 +2,13 @@ import { parseArgs } from 'node:util';
 import { RyeError } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
+import { offerProcess } from '../threads/family/idle-fs.ts';
 import type { OpenRyeOptions, Rye } from './api/rye.ts';
 import { openRye } from './open-rye.ts';
 import type { Preset } from './presets.ts';
 import { RUN_THREAD } from './runner-command.ts';
+import { settingsState } from './settings-state.ts';
+import { systemClock } from './system.ts';
 
 export interface ThreadProcessOptions
   extends Pick<OpenRyeOptions, 'env' | 'onNotice' | 'mcpServers' | 'skills'> {
@@ -35,48 +38,116 @@ export async function runThreadProcess(options: ThreadProcessOptions): Promise<T
       program: argv.slice(1, 2),
       ...compact({ onNotice, mcpServers, skills }),
     });
-  const using = async (run: (rye: Rye) => Promise<ThreadResult>): Promise<ThreadResult> => {
-    const rye = open();
-    try {
-      return await run(rye);
-    } finally {
-      rye.close();
-    }
-  };
-  if (command !== RUN_THREAD)
-    return await using((rye) => rye.recovery.resume({ threadId, signal }));
-  return await runInTurn(threadId, (id, onNext) =>
-    using((rye) => rye.children.runLaunched(id, { signal, onNext })),
-  );
+  if (command === RUN_THREAD) return await runInTurn(threadId, { open, signal });
+  const rye = open();
+  try {
+    return await rye.recovery.resume({ threadId, signal });
+  } finally {
+    rye.close();
+  }
 }
 
 /** Threads that one process runs, one after the other: what one of them leaks is freed at the latest then. */
 const MAX_IN_TURN = 100;
 const MAX_RESIDENT_BYTES = 256 * 1024 * 1024;
+/** Milliseconds in which a process whose thread has ended takes another one. */
+const IDLE_MS = 1000;
+/** Milliseconds for which an opened rye serves the next threads: what it knows of keys is at most this old. */
+const KEPT_MS = 60_000;
+
+export interface TurnOptions {
+  /** Opens rye for a thread, and for the next ones while its settings are as they were. */
+  readonly open: () => Rye | Promise<Rye>;
+  /** Ends the running thread as cancelled, and starts no other. */
+  readonly signal: AbortSignal;
+  /** True for a process that ends as a whole when its threads have ended. */
+  readonly exiting?: boolean;
+  /** True: waits a moment for another thread. Only for a process in which no code of a program runs. */
+  readonly waits?: boolean;
+}
 
 /**
- * Runs a launched thread, then the queued ones that this process takes when it ends, each with a newly opened rye, so
- * that it sees the configuration and keys of its time. Resolves with the result of the first.
+ * Runs a launched thread, then the queued ones that this process takes when it ends or that others hand to it. Each sees
+ * the configuration and keys of its time. Resolves with the result of the first.
  */
-export async function runInTurn<T>(
-  first: string,
-  run: (threadId: string, onNext: (threadId: string) => boolean) => Promise<T>,
-): Promise<T> {
+export async function runInTurn(first: string, options: TurnOptions): Promise<ThreadResult> {
+  const { signal, exiting = false, waits = false } = options;
+  const isAsStarted = startedState();
   const taken = [first];
-  let count = 0;
-  const onNext = (threadId: string): boolean => {
-    if (taken.length > count || count >= MAX_IN_TURN) return false;
-    if (process.memoryUsage.rss() > MAX_RESIDENT_BYTES) return false;
-    taken.push(threadId);
-    return true;
-  };
-  const results: T[] = [];
-  // the list grows while it is read
-  for (const threadId of taken) {
-    count += 1;
-    results.push(await run(threadId, onNext));
+  const results: Promise<ThreadResult>[] = [];
+  const mayRunMore = (): boolean =>
+    !signal.aborted &&
+    taken.length < MAX_IN_TURN &&
+    process.memoryUsage.rss() <= MAX_RESIDENT_BYTES &&
+    isAsStarted();
+  const rye = new KeptRye(options.open);
+  try {
+    // the list grows while it is read
+    for (const [at, threadId] of taken.entries()) {
+      const onNext = (next: string): boolean => {
+        if (taken.length > at + 1 || !mayRunMore()) return false;
+        taken.push(next);
+        return true;
+      };
+      const run = async (): Promise<ThreadResult> =>
+        await (await rye.current()).children.runLaunched(threadId, { signal, onNext });
+      results.push(run());
+      // the failure of one thread is not that of the next
+      await Promise.allSettled(results);
+      if (!waits || taken.length > at + 1 || !mayRunMore()) continue;
+      const { projectPath } = await rye.current();
+      const { pid } = process;
+      const next = await offerProcess({
+        projectPath,
+        pid,
+        clock: systemClock,
+        waitMs: IDLE_MS,
+        signal,
+      });
+      if (next !== undefined) taken.push(next);
+    }
+  } finally {
+    rye.close(exiting);
   }
-  return results[0] as T;
+  return await (results[0] as Promise<ThreadResult>);
+}
+
+/** Returns a test that the working folder and the environment are as they are now. */
+function startedState(): () => boolean {
+  const state = (): string => JSON.stringify([process.cwd(), Object.entries(process.env)]);
+  const started = state();
+  return () => state() === started;
+}
+
+/** An opened rye that is opened again when the files that it has read may have changed. */
+class KeptRye {
+  readonly #open: TurnOptions['open'];
+  #rye: Rye | undefined;
+  #state: string | undefined;
+  #openedMs = 0;
+
+  constructor(open: TurnOptions['open']) {
+    this.#open = open;
+  }
+
+  async current(): Promise<Rye> {
+    const nowMs = performance.now();
+    if (this.#rye) {
+      const isFresh = nowMs - this.#openedMs < KEPT_MS && this.#state !== undefined;
+      if (isFresh && this.#state === settingsState(this.#rye, Date.now())) return this.#rye;
+      this.#rye.close();
+    }
+    // its state before it reads anything
+    const rye = await this.#open();
+    this.#rye = rye;
+    this.#state = settingsState(rye, Date.now());
+    this.#openedMs = nowMs;
+    return rye;
+  }
+
+  close(exiting: boolean): void {
+    this.#rye?.close({ exiting });
+  }
 }
 
 function argumentsOf(args: readonly string[]) {

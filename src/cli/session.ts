@@ -25,6 +25,11 @@ export async function withRye<T>(
   return await closing(await io.openRye(openOptions(context, options)), io, action);
 }
 
+/** Opens the project and the user space as {@link withRye} does; the caller closes them. */
+export async function openedRye(context: Context): Promise<Rye> {
+  return await context.io.openRye(openOptions(context));
+}
+
 /** Opens only the list of threads, which takes a fraction of the time of {@link withRye}. */
 export async function withThreadList<T>(
   context: Context,

@@ -35,7 +35,7 @@ import type { Io } from '../io.ts';
 import { lastSession, nothingToContinue } from '../last-thread.ts';
 import { printDocument, printLine, printLines, resultText } from '../output.ts';
 import { ResultCollector, saveResult } from '../result-document.ts';
-import { withRye } from '../session.ts';
+import { openedRye, withRye } from '../session.ts';
 import { neutralize, oneLine } from '../terminal-text.ts';
 import {
   exitCodeOfResult,
@@ -388,11 +388,13 @@ const runLaunched = defineCommand({
   arguments: { id: argument('Thread ID') },
   examples: [],
   run: async (call) => {
-    const signal = call.io.cancellation();
     const { runInTurn } = await import('../../app/thread-process.ts');
-    const result = await runInTurn(call.args.id, (id, onNext) =>
-      withRye(call, (rye) => rye.children.runLaunched(id, { signal, onNext })),
-    );
+    const result = await runInTurn(call.args.id, {
+      open: async () => await openedRye(call),
+      signal: call.io.cancellation(),
+      exiting: call.io.endsWithCommand,
+      waits: call.io.endsWithCommand,
+    });
     return exitCodeOfResult(result);
   },
 });

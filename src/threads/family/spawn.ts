@@ -11,6 +11,7 @@ import type {
   Launching,
   Preparation,
   Process,
+  RunnerCommand,
   Stored,
   Supervising,
   ThreadFiles,
@@ -27,6 +28,7 @@ import {
   type StartedThread,
 } from '../run/start.ts';
 import { startDocument } from '../thread-document.ts';
+import { takeIdle } from './idle-fs.ts';
 import {
   hasHandover,
   launchProcess,
@@ -324,8 +326,10 @@ async function launch(
   { thread_id: threadId }: ThreadRecord,
 ): Promise<RyeError | undefined> {
   try {
+    const runner = await env.runner();
+    if (await handToIdle(env, threadId, runner)) return undefined;
     const pid = await launchProcess({
-      runner: await env.runner(),
+      runner,
       threadId,
       folder: env.files.folder(threadId),
       cwd: env.projectPath,
@@ -343,6 +347,24 @@ async function launch(
     await endQueued(env, threadId, failure);
     return failure;
   }
+}
+
+/** True if an idle process runs the thread: one that is what this process would start. */
+async function handToIdle(
+  env: Stored & Process,
+  threadId: string,
+  runner: RunnerCommand,
+): Promise<boolean> {
+  // the values of secret inputs go to a new process, by a pipe
+  if (heldSecrets.has(holdKey(env, threadId))) return false;
+  const idle = takeIdle(env.projectPath, runner, env.projectPath);
+  const owner = idle && env.store.owners.ofProcess(idle.pid);
+  if (!idle || !owner) return false;
+  const isOwned = await env.store.registry.assign(threadId, owner, isoTime(env.clock.now()));
+  if (isOwned) noteSharedProcess(env.files.folder(threadId), idle.pid, idle.startedFor);
+  idle.give(isOwned ? threadId : undefined);
+  // one that is no longer `created` was cancelled meanwhile: no process has to start
+  return true;
 }
 
 /** Reads a thread's handover; the file stays until the thread is claimed. */
