@@ -114,9 +114,12 @@ export async function runInTurn(first: string, options: TurnOptions): Promise<Th
 
 /** Returns a test that the working folder and the environment are as they are now. */
 function startedState(): () => boolean {
-  const state = (): string => JSON.stringify([process.cwd(), Object.entries(process.env)]);
-  const started = state();
-  return () => state() === started;
+  const started = processState();
+  return () => processState() === started;
+}
+
+function processState(): string {
+  return JSON.stringify([process.cwd(), Object.entries(process.env)]);
 }
 
 /** An opened rye that is opened again when the files that it has read may have changed. */

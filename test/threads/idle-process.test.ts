@@ -56,7 +56,7 @@ describe('an idle process', () => {
     expect(files(projectPath)).toEqual([]);
   });
 
-  test('ends its offer when nobody takes it in time, and when it is interrupted', async () => {
+  test('ends its offer when no process takes it in time, and when it is interrupted', async () => {
     const projectPath = folder();
     expect(await offerProcess({ ...offer, projectPath, waitMs: 1 })).toBeUndefined();
     const interrupted = new AbortController();

@@ -17,11 +17,11 @@ import { assertOwnPath } from '../own-path-fs.ts';
 import type { RunnerCommand } from '../ports.ts';
 import { watchFile } from './watch-fs.ts';
 
-/** Time in which a process that was taken gets its thread. Without one, whoever took the process has died. */
+/** Time in which a process that was taken gets its thread. Without one, the process that took it has died. */
 const TAKEN_MS = 5000;
 const LOOK_MS = 50;
 
-/** An idle process that was taken out of the offer: nobody else can take it. */
+/** An idle process that was taken out of the offer: no other process can take it. */
 export interface TakenProcess {
   readonly pid: number;
   /** The thread that it was started for, whose `spawn.log` has its output. */

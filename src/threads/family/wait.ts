@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import type { Clock } from '../../core/clock.ts';
 import { type ErrorInfo, messageOf } from '../../core/errors.ts';
 import type { WorktreeChanges } from '../../core/isolation.ts';
 import type { JsonObject } from '../../core/json.ts';
@@ -68,7 +69,7 @@ export interface WaitRequest {
 /** The ports of waiting: the registry, a clock and a watch. */
 export interface WaitPorts {
   readonly store: Pick<Store, 'registry' | 'owners'>;
-  readonly monotonic: () => number;
+  readonly clock: Pick<Clock, 'monotonic' | 'sleep'>;
   readonly watch: ChangeWatch;
   /** Finalizes a crashed thread; false if that is not possible now. */
   readonly settle: (thread: ThreadRecord) => Promise<boolean>;
@@ -78,6 +79,11 @@ export interface WaitPorts {
 
 /** Maximum time before a lost notification or a killed process is noticed. */
 const LOOK_AGAIN_MS = 200;
+/** A waiter for many threads rests this many times as long as its last look took, so that it leaves them the processor. */
+const REST = 8;
+const MAX_REST_MS = 40;
+/** Number of threads from which it is cheaper to list those that are active than to look at each. */
+const MANY = 4;
 
 /**
  * Waits until threads and the chains that continue them have ended: the run that each is in when the wait begins, also if
@@ -88,7 +94,7 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
   const { threadIds, mode, timeoutMs, signal, takesUp = false } = request;
   const parks = request.parks === true || takesUp;
   const ids = [...new Set(threadIds)];
-  const deadline = timeoutMs === undefined ? Infinity : ports.monotonic() + timeoutMs;
+  const deadline = timeoutMs === undefined ? Infinity : ports.clock.monotonic() + timeoutMs;
   const ended = new Map<string, ThreadRecord>();
   const seen = new Map<string, ThreadRecord | undefined>();
   /** The run that is waited for, by thread: of one that continues another since the wait began, its first. */
@@ -113,10 +119,11 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
     return [end ?? last, end !== undefined && !isHandedOff(end)];
   };
   const unsettled = new Set<string>();
+  const quiet = new QuietThreads(ports);
   const look = async (): Promise<void> => {
     await request.onLook?.();
-    for (const id of ids) {
-      if (ended.has(id)) continue;
+    const open = ids.filter((id) => !ended.has(id));
+    for (const id of await quiet.others(open, seen)) {
       let [record, isOver] = await found(id);
       if (record && isLost(ports, record) && !unsettled.has(record.thread_id)) {
         if (!(await ports.settle(record))) unsettled.add(record.thread_id);
@@ -137,21 +144,19 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
       : ended.size + missing() === ids.length;
   const isForPeople = (): boolean =>
     !takesUp && parked.size > 0 && ended.size + missing() + parked.size === ids.length;
-  const parksAtMs = ports.monotonic() + (request.parksAfterMs ?? Infinity);
-  const isLong = (): boolean => ports.monotonic() >= parksAtMs;
+  const parksAtMs = ports.clock.monotonic() + (request.parksAfterMs ?? Infinity);
+  const isLong = (): boolean => ports.clock.monotonic() >= parksAtMs;
   const isToPark = (): boolean => isForPeople() || isLong();
   await look();
   while (!isEnough() && !isToPark() && !signal.aborted) {
-    const left = deadline - ports.monotonic();
+    const left = deadline - ports.clock.monotonic();
     if (left <= 0) break;
     await ports.watch.next(Math.min(left, LOOK_AGAIN_MS), signal);
+    await quiet.rest(left, signal);
     await look();
   }
   const threads = await Promise.all(
-    ids.map(async (id) => {
-      const changes = await ports.changesOf(ended.get(id));
-      return { ...waited(id, seen.get(id), ended.has(id)), ...(changes ? { changes } : {}) };
-    }),
+    ids.map(async (id) => await waitedFor(ports, id, seen.get(id), ended.get(id))),
   );
   return {
     success:
@@ -165,6 +170,52 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
       ? {}
       : { waiting: awaitedBy(isLong() ? openOf(ids, seen, ended) : [...parked.values()]) }),
   };
+}
+
+/** The threads that are active: of many threads, one query finds those that need no look. */
+class QuietThreads {
+  readonly #ports: WaitPorts;
+  #active: ReadonlyMap<string, ThreadRecord> = new Map();
+  #nextLossMs = 0;
+  /** True where processes may have been lost since they were looked at. */
+  #seesLoss = true;
+  #tookMs = 0;
+
+  constructor(ports: WaitPorts) {
+    this.#ports = ports;
+  }
+
+  /** Returns those of the open threads that need a look, by what was seen of each. */
+  async others(
+    open: readonly string[],
+    seen: ReadonlyMap<string, ThreadRecord | undefined>,
+  ): Promise<readonly string[]> {
+    this.#tookMs = 0;
+    if (open.length < MANY) return open;
+    const { store, clock } = this.#ports;
+    const now = clock.monotonic();
+    this.#seesLoss = now >= this.#nextLossMs;
+    if (this.#seesLoss) this.#nextLossMs = now + LOOK_AGAIN_MS;
+    const active = await store.registry.list({ active: true });
+    this.#active = new Map(active.map((record) => [record.thread_id, record]));
+    const others = open.filter((id) => !this.#has(seen.get(id)));
+    this.#tookMs = clock.monotonic() - now;
+    return others;
+  }
+
+  /** Leaves the processor to many threads: a look may cost them more than it shows. */
+  async rest(atMostMs: number, signal: AbortSignal): Promise<void> {
+    const restMs = Math.min(this.#tookMs * REST, MAX_REST_MS, atMostMs);
+    if (restMs > 0) await this.#ports.clock.sleep(restMs, signal);
+  }
+
+  /** True if the thread is in the run in which it was seen active, and its process lives. */
+  #has(seen: ThreadRecord | undefined): boolean {
+    if (!seen || !isActive(seen.status)) return false;
+    const now = this.#active.get(seen.thread_id);
+    if (now?.epoch !== seen.epoch) return false;
+    return !this.#seesLoss || !isLost(this.#ports, now);
+  }
 }
 
 /** Returns the threads that have not ended. */
@@ -181,6 +232,16 @@ function awaitedBy(records: readonly ThreadRecord[]): AwaitedThreads {
     threads: records.map(({ thread_id: id }) => id),
     approvals: [...new Set(records.filter(isWaiting).flatMap(awaitedApprovals))],
   };
+}
+
+async function waitedFor(
+  { changesOf: changesIn }: WaitPorts,
+  id: string,
+  seen: ThreadRecord | undefined,
+  ended: ThreadRecord | undefined,
+): Promise<WaitedThread> {
+  const changes = await changesIn(ended);
+  return { ...waited(id, seen, ended !== undefined), ...(changes ? { changes } : {}) };
 }
 
 /** True for a thread whose successor is waited for instead. */
@@ -242,7 +303,7 @@ export async function waitThreads(
     return await waitForThreads(
       {
         store: env.store,
-        monotonic: () => env.clock.monotonic(),
+        clock: env.clock,
         watch,
         settle: async (thread) => await settleLost(env, thread),
         changesOf: async (thread) => await changesOf(env, thread),
