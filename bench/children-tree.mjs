@@ -1,13 +1,23 @@
-// Many asynchronous children of one parent, as a process: `node children-tree.mjs NUMBER`. All must end, the waiter must wake at once, the ledger must be exact to the
+// Many asynchronous children of one parent, as a process: `node children-tree.mjs NUMBER [tool|model]`: each calls one tool, or asks
+// a model on loopback once. All must end, the waiter must wake at once, the ledger must be exact to the
 // micro-dollar, and no process may be left. Target: a median of 50 ms from a child's end to its waiter.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
 import process from 'node:process';
 import { openRye } from '../dist/index.js';
-import { median, ms, openWorkspace, row, verdict } from './harness.mjs';
+import {
+  median,
+  ms,
+  openWorkspace,
+  row,
+  startServer,
+  TURN_DIRECTIVE,
+  verdict,
+} from './harness.mjs';
 
 const CHILDREN = Number(process.argv[2] ?? 200);
+const KIND = process.argv[3] ?? 'tool';
 const AT_ONCE = 5;
 /** For 200 children. */
 const TARGET_MS = 14_000;
@@ -15,7 +25,7 @@ const TARGET_MS = 14_000;
 function directive(name, limits, step) {
   return `\`\`\`xml
 <directive name="${name}" version="1.0.0">
-<metadata><description>${name}</description><category></category><author>bench</author>
+<metadata><model provider="literal" /><description>${name}</description><category></category><author>bench</author>
 <limits ${limits}/>
 <permissions><execute><tool>hold</tool><tool>rye/core/greet</tool></execute></permissions></metadata>
 <process><step name="only"><execute item_type="tool" ${step}</execute></step></process>
@@ -55,7 +65,11 @@ async function prepare({ project, rye }) {
     directive('parent', `turns="3" spend="5" spawns="${CHILDREN}"`, 'item_id="hold">'),
   );
   const greet = 'item_id="rye/core/greet"><param name="who">all</param>';
-  put('directives/child.md', directive('child', 'turns="3" spend="0.01"', greet));
+  const child =
+    KIND === 'model'
+      ? TURN_DIRECTIVE.replace('name="turn"', 'name="child"').replace('spend="1"', 'spend="0.01"')
+      : directive('child', 'turns="3" spend="0.01"', greet);
+  put('directives/child.md', child);
   put(
     'config/agent/coordination.yaml',
     `concurrency: { max_children: ${AT_ONCE}, max_total: ${AT_ONCE * 2} }\n`,
@@ -64,13 +78,20 @@ async function prepare({ project, rye }) {
   rye('sign', 'config', 'agent/coordination');
 }
 
-/** Describes defects of the ledger after the end: every reservation must be released and nothing spent. */
+/** Describes defects of the ledger after the end: every reservation must be released, and tools spend nothing. */
 function auditLedger(stats) {
-  return stats.filter(({ open, spend }) => open > 0 || spend !== 0).map(({ key }) => key);
+  return stats
+    .filter(({ open, spend }) => open > 0 || (KIND === 'tool' && spend !== 0))
+    .map(({ key }) => key);
 }
 
 async function run() {
   const place = openWorkspace();
+  const server = KIND === 'model' ? await startServer('wire.mjs') : undefined;
+  if (server) {
+    place.env.ANTHROPIC_API_KEY = 'bench';
+    place.env.ANTHROPIC_BASE_URL = server.url;
+  }
   const rye = openRye({
     projectPath: place.project,
     userSpacePath: place.env.HOME,
@@ -105,6 +126,11 @@ async function run() {
     const ledger = new Database(path.join(place.project, '.ai/state/threads/budget_ledger.db'), {
       readonly: true,
     });
+    const rows = new Database(path.join(place.project, '.ai/state/threads/registry.db'), {
+      readonly: true,
+    });
+    const processes = rows.prepare('SELECT count(DISTINCT pid) AS n FROM threads').get().n;
+    rows.close();
     const held = ledger
       .prepare(
         "SELECT count(*) AS rows, sum(actual) AS actual, sum(status = 'active') AS active FROM budget_ledger",
@@ -114,7 +140,7 @@ async function run() {
     for (let tries = 0; processesOf(place.project).length > 0 && tries < 200; tries += 1)
       await new Promise((resolve) => setTimeout(resolve, 50));
     row(
-      `${CHILDREN} children, ${AT_ONCE} at once`,
+      `${CHILDREN} children with one ${KIND === 'model' ? 'turn' : 'tool'}, ${AT_ONCE} at once`,
       `${completed} completed`,
       end.success ? 'parent ok' : 'parent failed',
     );
@@ -127,6 +153,7 @@ async function run() {
       String(held.actual),
       String(held.active),
     );
+    row('  processes that ran them and their parent', String(processes));
     row('  processes left', String(processesOf(place.project).length));
     const wrong = auditLedger(await rye.children.stats('directive'));
     if (wrong.length > 0 || held.active !== 0 || completed !== CHILDREN) {
@@ -134,6 +161,7 @@ async function run() {
     }
   } finally {
     rye.close();
+    server?.close();
     place.close();
   }
 }

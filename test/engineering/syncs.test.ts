@@ -18,7 +18,8 @@ syncBuiltinESMExports();
 process.on('exit', () => fs.writeFileSync(process.env.SYNC_COUNT, String(count)));
 `;
 
-it('a thread with one tool call syncs the disk ten times, and its databases never', async () => {
+/** A new project, and `rye` in it, whose syncs are counted. */
+async function counting() {
   const { project, home } = await workspace({ init: false });
   const program = path.join(await cliPackage(), 'bin', 'rye.js');
   const counted = path.join(home, 'count');
@@ -34,12 +35,25 @@ it('a thread with one tool call syncs the disk ten times, and its databases neve
     );
   expect(rye('init').status).toBe(0);
   expect(rye('run', 'hello').status).toBe(0);
+  return { project, rye, count: () => Number(readFileSync(counted, 'utf8')) };
+}
+
+it('a thread with one tool call syncs the disk ten times, and its databases never', async () => {
+  const { project, rye, count } = await counting();
   const { status, stderr } = rye('run', 'hello', '--thread-id', 'second');
   expect(stderr).not.toContain('rye:');
   expect(status).toBe(0);
   // eight for a thread of one turn, one before the call and one after its turn
-  expect(Number(readFileSync(counted, 'utf8'))).toBeLessThanOrEqual(10);
+  expect(count()).toBeLessThanOrEqual(10);
   // SQLite syncs when it makes a write-ahead log and when it folds one
   for (const name of ['threads/registry.db-wal', 'threads/budget_ledger.db-wal', 'index.db-wal'])
     expect(existsSync(path.join(project, '.ai/state', name)), name).toBe(true);
+});
+
+it('a start in the background syncs the disk five times', async () => {
+  const { rye, count } = await counting();
+  expect(rye('run', 'hello', '--async', '--thread-id', 'second').status).toBe(0);
+  // the new folder, the three files in it, and their names together
+  expect(count()).toBe(5);
+  expect(rye('threads', 'wait', 'second').status).toBe(0);
 });

@@ -95,7 +95,7 @@ async function launchOnFleet(
   assertWithoutSecrets(plan);
   const threadId = await registerLaunched(env, { ...prepared, plan }, wanted);
   try {
-    await writeCreated(env, { ...prepared, plan }, threadId);
+    await writeCreated(env, { ...prepared, plan }, threadId, 'all');
     await env.fleet?.start(threadId, place);
   } catch (error) {
     await endQueued(env, threadId, toRyeError(error));
@@ -120,10 +120,12 @@ async function writeCreated(
   env: LaunchEnv,
   { plan, parent }: PreparedThread,
   threadId: string,
+  sync: 'all' | 'content',
 ): Promise<void> {
   await reserveBudget(env, plan, threadId, parent);
   const now = isoTime(env.clock.now());
-  await env.files.writeDocument({ ...startDocument(plan, { threadId, now }), status: 'created' });
+  const document = { ...startDocument(plan, { threadId, now }), status: 'created' as const };
+  await env.files.writeDocument(document, sync);
   await env.files.writePlan(threadId, plan);
 }
 
@@ -142,7 +144,8 @@ async function launchHere(
       ...(isSecret ? { holder: holderOf(env) } : {}),
     };
     if (isSecret) heldSecrets.set(holdKey(env, threadId), secrets);
-    await writeCreated(env, prepared, threadId);
+    // the handover syncs the names of all three
+    await writeCreated(env, prepared, threadId, 'content');
     leaveHandover(env.files.folder(threadId), JSON.stringify(handover));
     await env.store.registry.assign(threadId, null, isoTime(env.clock.now()));
   } catch (error) {
@@ -414,7 +417,8 @@ export async function adoptThread(
     const parent = await readParent(env.files, plan);
     const now = isoTime(env.clock.now());
     const document = { ...prepared, status: 'running' as const, updated_at: now };
-    await env.files.writeDocument(document);
+    // the log, which is made next, syncs the name
+    await env.files.writeDocument(document, 'content');
     return { threadId, plan, record, document, parent };
   });
 }

@@ -283,6 +283,8 @@ function waited(id: string, record: ThreadRecord | undefined, done: boolean): Wa
 
 /** Minimum time between two checks of the queue by one waiter; the end of any thread starts queued ones too. */
 const QUEUE_MS = 500;
+/** Time in which a process whose thread has ended takes the next one itself: what woke the waiter is often that end. */
+const TURN_MS = 50;
 
 /** Waits for threads of a project. The waiter also starts queued threads and finalizes crashed ones. */
 export async function waitThreads(
@@ -291,12 +293,15 @@ export async function waitThreads(
 ): Promise<WaitReport> {
   const watch = watchFile(join(threadsFolder(env.projectPath), 'registry.db'));
   let nextQueueMs = 0;
+  let hasLooked = false;
   const taker = new DecisionTaker(env);
   const onLook = async (): Promise<void> => {
     await request.onLook?.();
     if (env.clock.monotonic() < nextQueueMs) return;
     nextQueueMs = env.clock.monotonic() + QUEUE_MS;
     if (request.takesUp === true) await taker.takeUp(request.threadIds);
+    if (hasLooked) await env.clock.sleep(TURN_MS, request.signal);
+    hasLooked = true;
     await startQueued(env);
   };
   try {
