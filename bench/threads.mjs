@@ -19,7 +19,7 @@ import {
 
 const WARM_UP = 15;
 const THREADS = 40;
-/** Threads after which V8 has compiled most of what a thread runs. */
+/** Threads after which V8 has compiled most functions of a thread. */
 const LONG_WARM_UP = 200;
 const AT_ONCE = 64;
 const TURNS = 10;

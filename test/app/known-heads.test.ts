@@ -44,7 +44,7 @@ it('the last head of a thread counts, wherever it is in the file', () => {
   ]);
 });
 
-it('a line that a crash cut is passed over, and the next head begins a new line', () => {
+it('a line that a crash cut is skipped, and the next head begins a new line', () => {
   const { file, location } = headsFile();
   file.note(head('one', 1));
   appendFileSync(location, JSON.stringify(head('one', 2)).slice(0, 60));
