@@ -9,10 +9,13 @@ import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { commonjsNames } from '../scripts/commonjs-names.mjs';
 import { commonPart, PART_ENTRY, planParts, restPart } from './parts.mjs';
-import { noSecondYaml, plainHeaders } from './plugins.mjs';
+import { lazyPackages, noSecondYaml, plainHeaders } from './plugins.mjs';
 
 const SANDBOX = '@anthropic-ai/sandbox-runtime';
 const MODULE_URL = "const ryeModuleUrl = require('node:url').pathToFileURL(__filename).href;";
+const PERFORMANCE = fileURLToPath(
+  new URL('../src/startup/plain-performance.ts', import.meta.url),
+);
 const WARM_UP = fileURLToPath(new URL('warm-up.mjs', import.meta.url));
 
 /** Turns `import()` of a Node built-in into `require`, which needs no loader. */
@@ -119,7 +122,8 @@ ${header}`,
     },
     footer: { js: '})' },
     external: [SANDBOX, '@dbos-inc/dbos-sdk', 'pg'],
-    plugins: [...plugins, plainHeaders, commonjsNames],
+    plugins: [...plugins, lazyPackages, plainHeaders, commonjsNames],
+    inject: [PERFORMANCE],
     metafile: true,
   });
   writeFileSync(outfile, withImporter(inAscii(readFileSync(outfile, 'utf8'))));

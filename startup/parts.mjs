@@ -5,11 +5,13 @@ import path from 'node:path';
 const ENTRY = 'src/cli/main.ts';
 /** Starts and runs background threads, which the warm-up does not: they are started in great numbers. */
 const BACKGROUND = ['src/app/children.ts', 'src/app/thread-process.ts'];
+/** Each file has its own copy. */
+const INJECTED = /^src\/startup\/plain-performance\.ts$/;
 const PACKAGE = /^node_modules\//;
 /** Plugins of the build write these modules. Each file has its own copy, which holds no state. */
 const WRITTEN = /^[a-z-]+:/;
 /** Passes a package of the CommonJS format on, so that it must not bring the package into its file. */
-const WRAPPER = /^commonjs-names:/;
+const WRAPPER = /^(?:commonjs-names|lazy-package):/;
 
 /**
  * Plans the split from esbuild's metafile of the whole program and the names of the modules that the warm-up evaluated.
@@ -92,14 +94,14 @@ const NEUTRAL = '.js';
 function part({ root, formatOf, entry, isElsewhere, source }) {
   const setup = (build) => {
     build.onResolve({ filter: /./ }, async ({ path: specifier, pluginData, ...options }) => {
-      if (options.kind === 'entry-point') return { path: specifier, namespace: 'part-entry' };
+      if (specifier === PART_ENTRY) return { path: specifier, namespace: 'part-entry' };
       if (options.namespace === 'part-module') return { path: specifier, namespace: 'part-value' };
       if (pluginData === RESOLVING || pluginData?.isResolving === true) return undefined;
       const resolved = await build.resolve(specifier, { ...options, pluginData: RESOLVING });
       if (resolved.errors.length > 0) return undefined;
       if (resolved.external || resolved.namespace !== 'file') return resolved;
       const name = path.relative(root, resolved.path).split(path.sep).join('/');
-      if (!isElsewhere(name)) return resolved;
+      if (INJECTED.test(name) || !isElsewhere(name)) return resolved;
       const isModule = formatOf(name) === 'esm' && options.kind !== 'require-call';
       // without the extension, which would decide how esbuild treats the default export
       const namespace = isModule ? 'part-module' : 'part-value';

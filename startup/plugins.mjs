@@ -17,17 +17,63 @@ module.exports = { safeLoad: refuse, safeDump: refuse };`,
   },
 };
 
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const HTTP_FETCH = fileURLToPath(new URL('../src/startup/http-fetch.ts', import.meta.url));
 export const SDK_MODULES = /[\\/]node_modules[\\/]@anthropic-ai[\\/]sdk[\\/].*\.mjs$/;
 
-/** Replaces the platform's `Headers` in Anthropic's SDK by `PlainHeaders`. */
+/**
+ * Replaces the platform's `Headers` in Anthropic's SDK by `PlainHeaders`. The client also asks if a body is a `ReadableStream`,
+ * which loads the platform's web streams; rye sends texts.
+ */
 export const plainHeaders = {
   name: 'plain-headers',
   setup(build) {
     build.onLoad({ filter: SDK_MODULES }, async ({ path }) => {
-      const text = await readFile(path, 'utf8');
+      const original = await readFile(path, 'utf8');
+      const isClient = /[\\/]client\.mjs$/.test(path);
+      const text = isClient ? original.replaceAll('globalThis.ReadableStream', 'undefined') : original;
       const header = `import { PlainHeaders as Headers } from ${JSON.stringify(HTTP_FETCH)};\n`;
-      return /\bHeaders\b/.test(text) ? { contents: `${header}${text}` } : undefined;
+      return { contents: /\bHeaders\b/.test(text) ? `${header}${text}` : text };
+    });
+  },
+};
+
+/** The names that the rooms import from packages that many commands do not need, and if each is a class. */
+const LAZY = {
+  yaml: {
+    LineCounter: 'class',
+    isAlias: 'function',
+    isMap: 'function',
+    isScalar: 'function',
+    isSeq: 'function',
+    parse: 'function',
+    parseDocument: 'function',
+    stringify: 'function',
+  },
+  'markdown-it': { default: 'class' },
+};
+const IN_ROOM = /[\\/]src[\\/].*\.ts$/;
+
+/** Evaluates these packages when one of their functions is first called. */
+export const lazyPackages = {
+  name: 'lazy-packages',
+  setup(build) {
+    const filter = new RegExp(`^(?:${Object.keys(LAZY).join('|')})$`);
+    build.onResolve({ filter }, ({ path, importer, kind }) =>
+      kind === 'import-statement' && IN_ROOM.test(importer)
+        ? { path, namespace: 'lazy-package' }
+        : undefined,
+    );
+    build.onLoad({ filter: /./, namespace: 'lazy-package' }, ({ path }) => {
+      const rows = Object.entries(LAZY[path]).map(([name, kind]) => {
+        const start = name === 'default' ? 'export default function' : `export function ${name}`;
+        const value = `load().${name}`;
+        return kind === 'class'
+          ? `${start}(...args) { return new (${value})(...args); }`
+          : `${start}(...args) { return ${value}(...args); }`;
+      });
+      const load = `const load = () => require(${JSON.stringify(path)});`;
+      return { contents: [load, ...rows].join('\n'), resolveDir: ROOT };
     });
   },
 };

@@ -5,6 +5,7 @@ const RESERVED = /^(?:true|false|null|yes|no|on|off|y|n)$/i;
 /** Texts that mean themselves: a colon or a space is inside, never at an end, and never one after the other. */
 const PLAIN = /^[A-Za-z](?:[\w./-]|:(?=[\w./-])| (?=[\w./-]))*$/;
 const TIMESTAMP = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
+const VERSION = /^\d{1,9}\.\d{1,9}\.\d{1,9}$/;
 /** Texts that need no escapes between double quotes. */
 const QUOTABLE = /^[^"'\\\p{C}\p{Z}]+(?: [^"'\\\p{C}\p{Z}]+)+$/u;
 
@@ -45,6 +46,12 @@ function scalarText(value: unknown): string | undefined {
     return Number.isFinite(value) && !Object.is(value, -0) ? String(value) : undefined;
   }
   if (typeof value !== 'string') return undefined;
-  if ((PLAIN.test(value) && !RESERVED.test(value)) || TIMESTAMP.test(value)) return value;
+  if (
+    (PLAIN.test(value) && !RESERVED.test(value)) ||
+    TIMESTAMP.test(value) ||
+    VERSION.test(value)
+  ) {
+    return value;
+  }
   return QUOTABLE.test(value) && value.includes(': ') ? `"${value}"` : undefined;
 }

@@ -27,6 +27,7 @@ import {
   type UnknownSetting,
   unknownSettings,
 } from './config.ts';
+import { readFlatConfig } from './flat-config.ts';
 import {
   assertOnlyLowers,
   hasCeiling,
@@ -249,7 +250,7 @@ export async function unknownIn(
 }
 
 async function parseConfig({ bytes, text, path }: FoundFile): Promise<ConfigNode> {
-  const known = bakedConfig(sha256Hex(bytes), path);
+  const known = bakedConfig(sha256Hex(bytes), path) ?? readFlatConfig(text, path);
   if (known !== undefined) return known;
   const { readConfigText } = await import('./config-yaml.ts');
   return readConfigText(text, path);

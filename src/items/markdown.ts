@@ -3,9 +3,15 @@ import { VERBS, type Verb } from '../core/capability.ts';
 import type { JsonObject, JsonValue } from '../core/json.ts';
 import { isSignatureLine } from '../trust/signature-line.ts';
 
-// Only the block structure is needed; inline parsing is most of the cost.
-const markdown = new MarkdownIt('commonmark');
-markdown.core.ruler.disable(['inline', 'text_join']);
+let markdown: MarkdownIt | undefined;
+
+/** Only the block structure is needed; inline parsing is most of the cost. */
+function parser(): MarkdownIt {
+  if (markdown !== undefined) return markdown;
+  markdown = new MarkdownIt('commonmark');
+  markdown.core.ruler.disable(['inline', 'text_join']);
+  return markdown;
+}
 
 /** A fenced code block at the top level of a Markdown text. Lines count from 1 in that text. */
 export interface Fence {
@@ -22,8 +28,45 @@ export interface Fence {
 
 /** Returns the first top-level CommonMark fence whose info string starts with one of `languages`. */
 export function findFence(text: string, languages: readonly string[]): Fence | undefined {
+  return findPlainFence(text, languages) ?? findAnyFence(text, languages);
+}
+
+/** A line of a paragraph, a heading or a comment: no container, fence, reference or indented code begins so. */
+const PLAIN_LINE = /^(?:[A-Za-z]|#{1,6} |<!--.*-->|[ \t]*$)/;
+const FENCE = /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})(.*)$/;
+
+/**
+ * Finds a fence that only headings, paragraphs and other fences precede, without the parser, which takes longer to load than a
+ * directive takes to read. Returns undefined for all other texts.
+ */
+function findPlainFence(text: string, languages: readonly string[]): Fence | undefined {
+  if (/[\r\0]/.test(text)) return undefined;
   const lines = text.split('\n');
-  for (const token of markdown.parse(text, {})) {
+  for (let at = 0; at < lines.length; at += 1) {
+    const line = lines[at] ?? '';
+    if (PLAIN_LINE.test(line)) continue;
+    const [, markup = '', info = ''] = FENCE.exec(line) ?? [];
+    const end = markup === '' ? -1 : closingLine(lines, at + 1, markup);
+    if (end === -1) return undefined;
+    const language = info.trim().split(/\s/)[0]?.toLowerCase() ?? '';
+    if (languages.includes(language)) {
+      const content = lines.slice(at + 1, end).join('\n');
+      return { language, content, line: at + 1, endLine: end + 2, closed: true };
+    }
+    at = end;
+  }
+  return undefined;
+}
+
+function closingLine(lines: readonly string[], from: number, markup: string): number {
+  const mark = markup.slice(0, 1);
+  const closing = new RegExp(`^ {0,3}${mark}{${markup.length},}[ \\t]*$`);
+  return lines.findIndex((line, at) => at >= from && closing.test(line));
+}
+
+function findAnyFence(text: string, languages: readonly string[]): Fence | undefined {
+  const lines = text.split('\n');
+  for (const token of parser().parse(text, {})) {
     if (token.type !== 'fence' || token.level !== 0 || token.map === null) continue;
     const language = token.info.trim().split(/\s/)[0]?.toLowerCase() ?? '';
     if (!languages.includes(language)) continue;
@@ -53,7 +96,7 @@ export interface Heading {
 
 /** Returns the headings of a text in order; ignores `#` lines inside code. */
 export function findHeadings(text: string): readonly Heading[] {
-  const tokens = markdown.parse(text, {});
+  const tokens = parser().parse(text, {});
   return tokens.flatMap((token, index) =>
     token.type === 'heading_open' && token.map !== null
       ? [{ text: tokens[index + 1]?.content ?? '', line: token.map[0] + 1 }]

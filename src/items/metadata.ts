@@ -4,6 +4,7 @@ import { type ErrorCode, RyeError, type SourceLocation } from '../core/errors.ts
 import type { ItemType } from '../core/ids.ts';
 import { isJsonObject, type JsonObject, toText } from '../core/json.ts';
 import { isSignatureLine } from '../trust/signature-line.ts';
+import { parseFlatYaml } from './flat-yaml.ts';
 import { normalizeNewlines, type SourceText, shifted } from './source.ts';
 
 /** A YAML mapping with the locations of its top-level keys. */
@@ -13,11 +14,18 @@ export interface YamlMapping {
   locate(key: string): SourceLocation;
 }
 
+/** Like {@link parseAnyMapping}, without the parser for the plain mappings that most files have. */
+export function parseYamlMapping(source: SourceText, code: ErrorCode): YamlMapping {
+  const value = parseFlatYaml(source.text.replace(/\n$/, ''));
+  if (value === undefined) return parseAnyMapping(source, code);
+  return { value, locate: (key) => parseAnyMapping(source, code).locate(key) };
+}
+
 /**
  * Parses one YAML mapping of a file; an empty text is an empty mapping. The package limits aliases and refuses duplicate
  * keys. Every error has `code` and its location in the file.
  */
-export function parseYamlMapping(source: SourceText, code: ErrorCode): YamlMapping {
+function parseAnyMapping(source: SourceText, code: ErrorCode): YamlMapping {
   const lines = new LineCounter();
   const document = parseDocument(source.text, {
     lineCounter: lines,

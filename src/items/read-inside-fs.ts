@@ -169,7 +169,8 @@ export function denied(path: string, why: string): RyeError {
 /** Returns the real path of a file or folder; undefined if it does not exist. */
 export function realPathOf(path: string): string | undefined {
   try {
-    return realpathSync(path);
+    // in one call, where Node would ask for each folder of the path
+    return realpathSync.native(path);
   } catch {
     return undefined;
   }

@@ -1,5 +1,5 @@
 import { type Dirent, lstatSync, readdirSync } from 'node:fs';
-import { basename, dirname, extname, join, relative, sep } from 'node:path';
+import { basename, dirname, extname, join, sep } from 'node:path';
 import { type ErrorCode, RyeError, systemCodeOf } from '../core/errors.ts';
 import { assertItemId, itemIdProblem, type SignableType, SPACES, type Space } from '../core/ids.ts';
 import { LruMap } from '../core/lru.ts';
@@ -181,7 +181,8 @@ class DiskSpaces implements Spaces {
     }
     if (first === undefined) return undefined;
     const root = this.#roots.get(first.space) ?? '';
-    const bytes = readInside(first, () => join(realPathOf(root) ?? root, LAYOUT[type].folder));
+    const folder = () => `${realPathOf(root) ?? root}${sep}${LAYOUT[type].folder}`;
+    const bytes = readInside(first, folder);
     return { ...first, bytes, text: decode(bytes, first, LAYOUT[first.type].malformed), shadows };
   }
 
@@ -214,8 +215,8 @@ class DiskSpaces implements Spaces {
     if (root === undefined) return [];
     const top = join(root, LAYOUT[type].folder);
     return readTree(top, undefined).flatMap((dirent) => {
-      const path = join(dirent.parentPath, dirent.name);
-      const reason = misnaming(type, relative(top, path).split(sep).join('/'));
+      const path = `${dirent.parentPath}${sep}${dirent.name}`;
+      const reason = misnaming(type, nameBelow(top, path));
       return reason === undefined ? [] : [{ type, path, reason }];
     });
   }
@@ -225,17 +226,13 @@ class DiskSpaces implements Spaces {
     const root = this.#roots.get(space);
     const { folder, extensions, entry } = LAYOUT[type];
     if (root === undefined || isReserved(type, id)) return [];
+    const isPlain = PLAIN_ID.test(id);
     return extensions
-      .map((extension) => ({
-        type,
-        id,
-        space,
-        extension,
-        path:
-          entry === undefined
-            ? join(root, folder, `${id}${extension}`)
-            : join(root, folder, id, entry),
-      }))
+      .map((extension) => {
+        const name = entry === undefined ? `${id}${extension}` : `${id}${sep}${entry}`;
+        const path = isPlain ? `${root}${sep}${folder}${sep}${name}` : join(root, folder, name);
+        return { type, id, space, extension, path };
+      })
       .filter(({ path }) => isThere(path));
   }
 
@@ -258,13 +255,24 @@ class DiskSpaces implements Spaces {
     const items: ItemPath[] = [];
     const skipped = without === undefined ? undefined : join(top, without);
     for (const dirent of readTree(top, skipped)) {
-      const path = join(dirent.parentPath, dirent.name);
-      const id = idOf(type, relative(top, path).split(sep).join('/'));
+      const path = `${dirent.parentPath}${sep}${dirent.name}`;
+      const id = idOf(type, nameBelow(top, path));
       if (id === undefined) continue;
       items.push({ type, id, space, path, extension: extname(path) });
     }
     return items;
   }
+}
+
+/** An id that a path has as it is. Joining paths is a large part of finding the files of a thread. */
+const PLAIN_ID = /^\w[\w-]*(?:[/.][\w-]+)*$/;
+
+/** Returns the name of a file below a folder, with slashes. */
+function nameBelow(folder: string, path: string): string {
+  return path
+    .slice(folder.length + 1)
+    .split(sep)
+    .join('/');
 }
 
 /** Returns the id of a file below its type's folder; undefined if it is not an item. */
@@ -312,7 +320,10 @@ function readTree(top: string, skipped: string | undefined): readonly Dirent[] {
   for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
     for (const dirent of readFolder(folder)) {
       if (!dirent.isDirectory()) files.push(dirent);
-      else if (join(folder, dirent.name) !== skipped) folders.push(join(folder, dirent.name));
+      else {
+        const below = `${folder}${sep}${dirent.name}`;
+        if (below !== skipped) folders.push(below);
+      }
     }
   }
   return files;

@@ -165,9 +165,9 @@ function verifySystemFile(
   bytes: Uint8Array,
   { spaces, manifest }: VerifyContext,
 ): Verdict {
-  const name = relative(spaces.root('system') ?? '', path)
-    .split(sep)
-    .join('/');
+  const root = `${spaces.root('system') ?? ''}${sep}`;
+  const below = path.startsWith(root) ? path.slice(root.length) : relative(root, path);
+  const name = below.split(sep).join('/');
   return checkSystemFile(manifest, name, hashOf(bytes));
 }
 
