@@ -213,3 +213,22 @@ describe('updates', () => {
     expect(await found(index, term('kept'))).toEqual(['a']);
   });
 });
+
+describe('fingerprints', () => {
+  it('are read in pages that leave none out', async () => {
+    const folder = (name: string, count: number) =>
+      Array.from({ length: count }, (_, at) => document(`${name}${at}`, { key: `${name}${at}` }));
+    const before = folder('/a/', 1000);
+    const inside = folder('/p/', 2500);
+    // follows the folder's files directly, and counts as outside
+    const after = [document('end', { key: '/p0' }), ...folder('/q/', 1001)];
+    const index = await indexOf(...after, ...inside, ...before);
+    const keys = (documents: readonly SearchDocument[]) =>
+      documents.map(({ key }) => key).toSorted();
+    const read = async (side?: 'inside' | 'outside') =>
+      [...(await index.fingerprints(side && { folder: '/p', side })).keys()].toSorted();
+    expect(await read()).toEqual(keys([...before, ...inside, ...after]));
+    expect(await read('inside')).toEqual(keys(inside));
+    expect(await read('outside')).toEqual(keys([...before, ...after]));
+  });
+});

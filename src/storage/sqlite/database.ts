@@ -57,6 +57,17 @@ export class LazyDatabase implements SqlDatabase {
     return this.#guarded(() => this.#statement(this.#openToRead(), sql).get(...parameters));
   }
 
+  /** All rows of a query as arrays of columns. Each costs a third of one that {@link each} visits. */
+  rows(sql: string, ...parameters: readonly unknown[]): readonly (readonly unknown[])[] {
+    return this.#guarded(
+      () =>
+        this.#openToRead()
+          .prepare(sql)
+          .raw()
+          .all(...parameters) as unknown[][],
+    );
+  }
+
   /** Visits the rows of a query, as arrays of columns, until `visit` returns false. */
   each(
     sql: string,

@@ -16,7 +16,7 @@ export interface Statement {
   all(...parameters: readonly unknown[]): unknown[];
   get(...parameters: readonly unknown[]): unknown;
   run(...parameters: readonly unknown[]): { readonly changes: number };
-  /** Makes {@link iterate} return arrays of columns. */
+  /** Makes {@link all} and {@link iterate} return arrays of columns. */
   raw(): Statement;
   iterate(...parameters: readonly unknown[]): IterableIterator<unknown>;
 }
@@ -174,7 +174,8 @@ class BoundStatement implements Statement {
   }
 
   all(...parameters: readonly unknown[]): unknown[] {
-    return coded(() => this.#statement.all(...parameters.map(bindable)));
+    const rows = coded(() => this.#statement.all(...parameters.map(bindable)));
+    return this.#isRaw ? rows.map((row) => Object.values(row)) : rows;
   }
 
   get(...parameters: readonly unknown[]): unknown {

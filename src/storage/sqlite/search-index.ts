@@ -74,6 +74,9 @@ const RANK = 'bm25(documents_fts, 8.0, 4.0, 4.0, 1.0)';
 /** Matches that are kept while the others are visited, beyond those that were asked for. */
 const SPARE = 1000;
 
+/** Rows that are read at once: an array costs a third of visiting each row, but all of them would be a large one. */
+const PAGE = 1000;
+
 interface HitRow {
   readonly type: ItemType;
   readonly id: string;
@@ -98,19 +101,28 @@ export class SqliteSearchIndex implements SearchIndex {
     scope?: FolderScope,
     isWanted: (path: string, fingerprint: FileFingerprint) => boolean = () => true,
   ): Promise<ReadonlyMap<string, FileFingerprint>> {
-    const columns = 'SELECT key, size, mtime_ms FROM documents';
-    // the character after the slash ends the range of a folder's files
-    const range = scope === undefined ? [] : [`${scope.folder}/`, `${scope.folder}0`];
-    const sides = { inside: 'key >= ? AND key < ?', outside: 'key < ? OR key >= ?' };
-    const where = scope === undefined ? '' : ` WHERE ${sides[scope.side]}`;
     const found = new Map<string, FileFingerprint>();
-    this.#database.each(`${columns}${where}`, range, ([key, size, mtime]) => {
-      const path = String(key);
-      const fingerprint = { size: Number(size), mtime_ms: Number(mtime) };
-      if (isWanted(path, fingerprint)) found.set(path, fingerprint);
-      return true;
-    });
+    for (const { from, to } of rangesOf(scope)) {
+      for (let page = this.#page('>=', from, to); page.length > 0; ) {
+        let last = '';
+        for (const [key, size, mtime] of page) {
+          last = String(key);
+          const fingerprint = { size: Number(size), mtime_ms: Number(mtime) };
+          if (isWanted(last, fingerprint)) found.set(last, fingerprint);
+        }
+        page = page.length < PAGE ? [] : this.#page('>', last, to);
+      }
+    }
     return found;
+  }
+
+  /** The fingerprints of the next keys in order. */
+  #page(after: '>' | '>=', from: string, to: string | undefined): readonly (readonly unknown[])[] {
+    const bounds = [from, ...(to === undefined ? [] : [to])];
+    return this.#database.rows(
+      `SELECT key, size, mtime_ms FROM documents WHERE key ${after} ?${to === undefined ? '' : ' AND key < ?'} ORDER BY key LIMIT ${PAGE}`,
+      ...bounds,
+    );
   }
 
   async folders(): Promise<ReadonlyMap<string, number>> {
@@ -247,6 +259,19 @@ export class SqliteSearchIndex implements SearchIndex {
     );
     return true;
   }
+}
+
+/** A range of keys; without `to`, all from `from` on. */
+interface KeyRange {
+  readonly from: string;
+  readonly to?: string;
+}
+
+/** The keys inside or outside of a folder: the character after the slash ends the range of its files. */
+function rangesOf(scope: FolderScope | undefined): readonly KeyRange[] {
+  if (scope === undefined) return [{ from: '' }];
+  const [from, to] = [`${scope.folder}/`, `${scope.folder}0`];
+  return scope.side === 'inside' ? [{ from, to }] : [{ from: '', to: from }, { from: to }];
 }
 
 interface Selection {
