@@ -1,4 +1,4 @@
-import { BY_THREAD_MIGRATION } from '../sql/delivery-rows.ts';
+import { BY_THREAD_MIGRATION } from '../thread-indexes.ts';
 
 /**
  * The tables of a fleet's store. Columns are those of the SQLite store, so that both run the same statements; a `rowid`

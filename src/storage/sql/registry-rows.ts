@@ -18,8 +18,9 @@ import type {
   ThreadFilter,
   TurnProgress,
 } from '../store.ts';
+import { BY_THREAD_MIGRATION } from '../thread-indexes.ts';
 import { APPROVALS_MIGRATION } from './approvals.ts';
-import { BY_THREAD_MIGRATION, DELIVERIES_MIGRATION } from './delivery-rows.ts';
+import { DELIVERIES_MIGRATION } from './delivery-rows.ts';
 import { HEADS_MIGRATION } from './heads.ts';
 import { RUNS_MIGRATION } from './run-ends.ts';
 
