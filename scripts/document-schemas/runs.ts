@@ -42,6 +42,10 @@ interface ChatDocument {
 export const worktreeChanges = z
   .strictObject(
     membersOf<WorktreeChanges>()({
+      pushed: z
+        .object({ ref: z.string(), commit: z.string() })
+        .optional()
+        .describe('The commit with the changes, and the ref at the URL of the source.'),
       status: z.enum(['none', 'patch', 'merged', 'merge_conflict', 'merge_interrupted']),
       base: z.string().describe('the commit that the worktree began at'),
       patch: z.string().nullable().describe('path relative to the project'),

@@ -15,7 +15,9 @@ export function gitWorktrees(options: WorktreesOptions): Worktrees {
       const worktrees = new GitWorktrees(options);
       return {
         plan: async (id, result) => await worktrees.plan(id, result),
-        open: async (worktree, patch) => await worktrees.open(worktree, patch),
+        open: async (worktree, patch, how) => await worktrees.open(worktree, patch, how),
+        save: async (worktree, before) => await worktrees.save(worktree, before),
+        commit: async (worktree, message) => await worktrees.commit(worktree, message),
         isMade: async (worktree) => await worktrees.isMade(worktree),
         collect: async (worktree) => await worktrees.collect(worktree),
         merge: async (worktree, { plan, threadId, target, keep }) => {
@@ -39,6 +41,8 @@ export function gitWorktrees(options: WorktreesOptions): Worktrees {
       plan: 'promise',
       open: 'promise',
       isMade: 'promise',
+      save: 'promise',
+      commit: 'promise',
       collect: 'promise',
       merge: 'promise',
       remove: 'promise',

@@ -1,12 +1,16 @@
+import { SOURCE_CHOICES } from '../app/api/fleet.ts';
 import type { ExecuteDirectiveRequest } from '../app/presets.ts';
 import { EXIT, type ExitCode, RyeError } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
-import { type Context, flag, integer, text, type ValuesOf } from './command.ts';
+import { type Context, choice, flag, integer, text, type ValuesOf } from './command.ts';
 import { printDocument, printLine, printLines, resultText } from './output.ts';
 import { withRye } from './session.ts';
 import { oneLine } from './terminal-text.ts';
 import { exitCodeOfResult, type outputModeOf } from './thread-run.ts';
+
+const SOURCE_HELP =
+  'With --fleet: files to work on: the last commit (git, or bundle without a remote), or none (default: auto)';
 
 /** The options with which `rye run` sends a thread to a fleet. */
 export const FLEET_OPTIONS = {
@@ -15,6 +19,9 @@ export const FLEET_OPTIONS = {
   priority: integer('N', 'With --fleet: 0 starts first, 9 last (default: 5)'),
   partition: text('NAME', 'With --fleet: tenant or account that limits per partition count'),
   at: text('TIME', 'With --fleet: start not before this time, such as 2026-12-01T03:00Z'),
+  source: choice('KIND', SOURCE_CHOICES, SOURCE_HELP),
+  sourceUrl: text('URL', 'With --fleet: repository from which workers fetch the last commit'),
+  allowDirty: flag('With --fleet: send the last commit although files differ from it'),
   wait: flag('With --fleet: wait for the end, and print the result'),
 } as const;
 
@@ -27,10 +34,14 @@ export async function runOnFleet(
   mode: ReturnType<typeof outputModeOf>,
 ): Promise<ExitCode> {
   const { io, options } = call;
-  const { queue, priority, partition, at } = options;
+  const { queue, priority, partition, at, source, sourceUrl } = options;
+  const allowDirty = options.allowDirty || undefined;
   const isText = mode === 'text';
   return await withRye(call, async (rye) => {
-    const launched = await rye.fleet.submit(request, compact({ queue, priority, partition, at }));
+    const launched = await rye.fleet.submit(
+      request,
+      compact({ queue, priority, partition, at, source, sourceUrl, allowDirty }),
+    );
     const { thread_id: id } = launched;
     if (!options.wait) {
       if (isText && io.stdout.isTty) printLines(io, queuedLines(id));
@@ -63,13 +74,23 @@ function queuedLines(id: string): readonly string[] {
   ];
 }
 
-const OF_FLEET = ['queue', 'priority', 'partition', 'at', 'wait'] as const;
+const OF_FLEET = [
+  'queue',
+  'priority',
+  'partition',
+  'at',
+  'source',
+  'sourceUrl',
+  'allowDirty',
+  'wait',
+] as const;
 
 /** Refuses options that mean nothing for a thread that runs here. */
 export function assertOnlyWithFleet(options: FleetOptions): void {
   const name = OF_FLEET.find((one) => options[one] !== undefined && options[one] !== false);
   if (name === undefined) return;
-  throw new RyeError('usage', `--${name} needs --fleet`, {
+  const shown = name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  throw new RyeError('usage', `--${shown} needs --fleet`, {
     hint: 'Add --fleet to run the directive on a worker, or remove the option.',
   });
 }

@@ -43,6 +43,7 @@ const EXIT_BY_CODE = {
   replay_exhausted: EXIT.failed,
   sandbox_unavailable: EXIT.failed,
   fleet_unavailable: EXIT.failed,
+  source_unavailable: EXIT.failed,
   internal: EXIT.failed,
   // the request or an item cannot be used as written
   usage: EXIT.usage,

@@ -2,7 +2,7 @@ import type { ApprovalDecided, ApprovalUse, RequestedApproval } from './approval
 import type { CheckpointPayload, FirstCheckpointPayload } from './checkpoint.ts';
 import type { ErrorInfo } from './errors.ts';
 import type { FileChange } from './file-change.ts';
-import type { WorktreeChanges } from './isolation.ts';
+import type { SavedWorktree, WorktreeChanges } from './isolation.ts';
 import type { JsonObject } from './json.ts';
 import type { Message, ToolOutcome } from './message.ts';
 import type { PlanChange } from './plan-change.ts';
@@ -144,6 +144,8 @@ export interface EventPayloads {
   approval_decided: ApprovalDecided;
   /** The changes that an isolated thread made in its worktree. */
   changes_collected: WorktreeChanges;
+  /** A thread of a fleet, whose worktree another worker may need. */
+  worktree_saved: SavedWorktree;
   hook_fired: {
     readonly id: string;
     readonly layer: number;
@@ -313,6 +315,7 @@ const LOG_ONLY = {
   approval_requested: true,
   approval_decided: true,
   changes_collected: true,
+  worktree_saved: true,
   hook_fired: true,
   rule_matched: true,
   limit_reached: true,

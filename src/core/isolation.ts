@@ -40,11 +40,35 @@ export interface WorktreeChanges {
   readonly conflicts?: readonly { readonly path: string; readonly reason: string }[];
   /** Files that an interrupted merge has changed, the last one perhaps; absent: none. */
   readonly merged?: readonly string[];
+  /** The commit with the changes, and the ref at the source's URL that it was pushed to; absent: not pushed. */
+  readonly pushed?: PushedChanges;
+}
+
+/** The changes of a thread as a commit in the repository that its source came from. */
+export interface PushedChanges {
+  readonly ref: string;
+  readonly commit: string;
+}
+
+/**
+ * The content of a worktree at one moment, kept as a patch against its base, so that another machine can continue. It is
+ * written before the results of the calls that changed the files.
+ */
+export interface SavedWorktree {
+  /** The commit that the worktree began at. */
+  readonly base: string;
+  /** ID of git's tree of the content. */
+  readonly tree: string;
+  /** Path of the patch, relative to the project; null without changes. */
+  readonly patch: string | null;
+  /** SHA-256 hex of the patch; null without changes. */
+  readonly sha256: string | null;
+  readonly files: readonly ChangedFile[];
 }
 
 /** Describes changes in one sentence for people; empty if there are none. */
 export function describeChanges(changes: WorktreeChanges): string {
-  const { status, files, patch, conflicts = [], merged = [] } = changes;
+  const { status, files, patch, conflicts = [], merged = [], pushed } = changes;
   if (patch === null) return '';
   const total = `${files.length} changed ${files.length === 1 ? 'file' : 'files'}`;
   const paths = conflicts.map(({ path, reason }) => `${path} (${reason})`).join(', ');
@@ -55,7 +79,8 @@ export function describeChanges(changes: WorktreeChanges): string {
     merge_conflict: `${total} not merged, because of ${paths}`,
     merge_interrupted: `${total}, and only these were merged before the process died: ${merged.join(', ')}`,
   }[status];
-  return `${what}; the patch is ${patch}`;
+  const at = pushed ? `; the commit is ${pushed.ref}` : '';
+  return `${what}; the patch is ${patch}${at}`;
 }
 
 /** A file that differs from the base. */

@@ -223,6 +223,36 @@ export interface PlannedFleet {
   readonly bundle_plan: string;
   /** ID of the key of the person who owns the thread: the key of a worker signs its records, and decides nothing. */
   readonly submitter: string;
+  /** The files that the thread works on; absent: a new folder. */
+  readonly source?: PlannedSource;
+  /** Names of the secret inputs whose values are sealed in the store; absent: none. */
+  readonly secrets?: readonly string[];
+}
+
+export const SOURCE_KINDS = ['git', 'bundle'] as const;
+export type SourceKind = (typeof SOURCE_KINDS)[number];
+
+/** Ways to fetch a source tree. */
+export const SOURCE_PROTOCOLS = ['https', 'ssh', 'http', 'file'] as const;
+export type SourceProtocol = (typeof SOURCE_PROTOCOLS)[number];
+
+export const SOURCE_RESULTS = ['push', 'patch'] as const;
+export type SourceResults = (typeof SOURCE_RESULTS)[number];
+
+/** One commit as the files that threads of a fleet work on, each in a worktree. */
+export interface PlannedSource {
+  /** `git`: workers fetch it. `bundle`: the store has it. */
+  readonly kind: SourceKind;
+  /** Its full ID. */
+  readonly commit: string;
+  /** The project's folder within the repository, with a slash at the end; empty: the repository is the project. */
+  readonly prefix: string;
+  /** The repository from which workers fetch it, without credentials; absent in a bundle. */
+  readonly url?: string;
+  /** SHA-256 hex of the packed commit; only in a bundle. */
+  readonly pack?: string;
+  /** `push`: the changes are also pushed to `refs/rye/THREAD` at the URL. */
+  readonly results: SourceResults;
 }
 
 /** Settings of the request that started a thread, without its inputs and acknowledgements. */

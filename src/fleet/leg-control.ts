@@ -17,12 +17,16 @@ export interface LegOrder {
   readonly workerId: string;
   /** Private key of the worker, in PEM form. */
   readonly key: string;
+  /** Private keys that secret inputs are sealed to, in PEM form. */
+  readonly pool: readonly string[];
   readonly threadId: string;
   /** The folder in which the project of the thread is made. */
   readonly folder: string;
   readonly waitInlineMs: number;
   /** The weakest sandbox with which commands may run. */
   readonly sandbox: 'off' | 'auto' | 'required';
+  /** Protocols by which source trees may be fetched. */
+  readonly sources: readonly string[];
   /** As in {@link LegMessage}. */
   readonly until: number;
 }

@@ -1,6 +1,6 @@
 import { RyeError } from '../core/errors.ts';
 import { parseJson } from '../core/json.ts';
-import { objectOf, oneOf, TEXT } from '../core/shape.ts';
+import { listOf, objectOf, oneOf, optional, TEXT } from '../core/shape.ts';
 
 /** Everything with which a worker joins a fleet. A process that has it can be that worker: it is a secret. */
 export interface WorkerToken {
@@ -15,6 +15,8 @@ export interface WorkerToken {
   readonly certificate: string;
   /** Public key of the fleet's root, in PEM form. */
   readonly root: string;
+  /** Private keys that secret inputs are sealed to, in PEM form, the newest first; absent in tokens of older versions. */
+  readonly pool?: readonly string[];
 }
 
 const PREFIX = 'rye-worker-1.';
@@ -27,6 +29,7 @@ const TOKEN = objectOf<WorkerToken>({
   key: TEXT,
   certificate: TEXT,
   root: TEXT,
+  pool: optional(listOf(TEXT)),
 });
 
 /** Returns the text of a token, one line. */

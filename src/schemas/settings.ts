@@ -45,6 +45,10 @@ const coordination = z.object({
     proof_seconds: amount,
   }),
   recovery: group({ mode: oneOf('fail', 'resume'), stale_seconds: amount }),
+  fleet: group({
+    source: oneOf('auto', 'none', 'git', 'bundle'),
+    results: oneOf('push', 'patch'),
+  }),
   transcript_integrity: oneOf('strict', 'lenient'),
 });
 

@@ -36,5 +36,14 @@ export interface FleetThreads {
   addCertificate(keyId: string, certificate: string): Promise<void>;
   /** Returns the certificates of workers by key ID. They prove themselves. */
   certificates(): Promise<ReadonlyMap<string, string>>;
+  /** Keeps the statement of a root about the key that secret inputs are sealed to. */
+  addPool(poolId: string, statement: string): Promise<void>;
+  /** Returns these statements. They prove themselves. */
+  pools(): Promise<readonly string[]>;
+  /** Keeps the sealed secret inputs of a thread until it has ended. */
+  putSealed(threadId: string, sealed: string): Promise<void>;
+  sealedOf(threadId: string): Promise<string | undefined>;
+  /** Deletes the sealed secret inputs of all threads that have ended, with those that continue them. */
+  dropSealed(): Promise<void>;
   close(): void;
 }

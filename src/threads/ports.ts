@@ -252,6 +252,13 @@ export interface ThreadFiles {
   writeArtifact(threadId: string, name: string, bytes: string): Promise<string>;
   /** Writes a patch beside the large tool results; resolves to its path relative to the project. */
   writePatch(threadId: string, name: string, bytes: Uint8Array): Promise<string>;
+  /** Writes one of two alternating patches of a thread's worktree; resolves to its path relative to the project. */
+  writeSaved(threadId: string, slot: 0 | 1, bytes: Uint8Array): Promise<string>;
+  /** Returns the path of such a patch; `thread_tampered` if it has not this hash. */
+  savedPatch(
+    threadId: string,
+    saved: { readonly patch: string; readonly sha256: string },
+  ): Promise<string>;
   /**
    * Updates the thread's folder from a store that keeps its files for all machines; does nothing without one.
    * `readDocument` and `readPlan` do that for the file that they read. Refused with `thread_tampered` or a key's code if a

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import type { Clock } from '../core/clock.ts';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
 import { makeFolders } from '../disk/folders.ts';
@@ -63,6 +63,10 @@ export function withStoredFiles(files: ThreadFiles, options: StoredFilesOptions)
       await stored.pullPlan(document);
       return await files.readPlan(document);
     },
+    savedPatch: async (threadId, saved) => {
+      await stored.pullSaved(threadId, saved.patch);
+      return await files.savedPatch(threadId, saved);
+    },
     pull: async (threadId) => await stored.pull(threadId),
   };
 }
@@ -123,6 +127,14 @@ class StoredFiles {
       this.#place(join(folder, name), bytes);
       return;
     }
+  }
+
+  /** Pulls one of the patches of a worktree. */
+  async pullSaved(threadId: string, path: string): Promise<void> {
+    const name = `artifacts/${basename(path)}`;
+    if (!NAME.test(name)) return;
+    const bytes = await this.#fetch(threadId, name);
+    if (bytes) this.#place(join(this.#files.folder(threadId), name), bytes);
   }
 
   /** Returns where a file belongs; undefined for the export of a thread that runs, which grows here. */

@@ -30,6 +30,7 @@ import type { SignedSubject } from '../trust/signature-line.ts';
 import { COPIES, openFileCopies } from './file-copies-fs.ts';
 import { assertOwnPath } from './own-path-fs.ts';
 import type { LiveFile, ThreadFiles } from './ports.ts';
+import { savedPatches } from './saved-patches-fs.ts';
 import { parsePlan, planHash, planText } from './stored-plan.ts';
 import { asJson, parseDocument, type ThreadDocument } from './thread-document.ts';
 
@@ -157,6 +158,7 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
       await writeNew(threadId, [safeName(name), 'txt'], bytes),
     writePatch: async (threadId, name, bytes) =>
       await writeNew(threadId, [safeName(name), 'patch'], bytes),
+    ...savedPatches({ projectPath, folder, assertPlace, send }),
     pull: async () => undefined,
   };
 }

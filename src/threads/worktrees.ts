@@ -8,15 +8,24 @@ import type {
   PlannedWorktree,
   WorktreeChanges,
 } from '../core/isolation.ts';
-import type { ThreadPlan } from '../core/plan.ts';
+import type { PlannedSource, ThreadPlan } from '../core/plan.ts';
 import type { ThreadDocument } from './thread-document.ts';
+
+/** Folder of worktrees, relative to the project. */
+const WORKTREES = '.ai/state/worktrees';
 
 /** The git worktrees of isolated threads. */
 export interface Worktrees {
   /** Plans a worktree at the last commit, and makes nothing. Throws `isolation_unavailable` if there is none. */
   plan(id: string, result: IsolationResult): Promise<PlannedWorktree>;
-  /** Makes the worktree, or finds it again; `patch` is the path of its earlier changes. */
-  open(worktree: PlannedWorktree, patch?: string): Promise<void>;
+  /**
+   * Makes the worktree, or finds it again unless `isFresh` asks for a new one; `patch` is the path of its earlier changes.
+   */
+  open(
+    worktree: PlannedWorktree,
+    patch?: string,
+    options?: { readonly isFresh?: boolean },
+  ): Promise<void>;
   /** True if the worktree is there as a whole: its making was not cut off. */
   isMade(worktree: PlannedWorktree): Promise<boolean>;
   /** Compares the worktree with its base. */
@@ -24,6 +33,20 @@ export interface Worktrees {
     readonly patch: Uint8Array;
     readonly files: readonly ChangedFile[];
   }>;
+  /** As `collect`; undefined if the content is still the tree `before` or, without one, that of the base. */
+  save(
+    worktree: PlannedWorktree,
+    before?: string,
+  ): Promise<
+    | {
+        readonly tree: string;
+        readonly patch: Uint8Array;
+        readonly files: readonly ChangedFile[];
+      }
+    | undefined
+  >;
+  /** Makes a commit of the content on top of the base, and returns its ID. */
+  commit(worktree: PlannedWorktree, message: string): Promise<string>;
   /** Merges the changes into a folder: all, or none if a file conflicts. */
   merge(
     worktree: PlannedWorktree,
@@ -78,6 +101,19 @@ export function workFolder(
   { work_path: path }: Pick<ThreadPlan, 'work_path'>,
 ): string {
   return path === undefined ? projectPath : join(projectPath, path);
+}
+
+/**
+ * Returns the place of a thread whose legs run on the workers of a fleet: its own worktree at the commit of the source. A
+ * worker cannot merge into the files of another machine.
+ */
+export function placeInSource(
+  { worktree }: Pick<ThreadPlan, 'worktree'>,
+  { commit, prefix }: Pick<PlannedSource, 'commit' | 'prefix'>,
+  ids: IdSource,
+): PlannedPlace {
+  const path = worktree?.path ?? `${WORKTREES}/${ids.uuid()}`;
+  return placeOf({ path, prefix, base: commit, result: 'patch' });
 }
 
 function placeOf(worktree: PlannedWorktree): PlannedPlace {

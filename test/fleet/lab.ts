@@ -46,6 +46,8 @@ interface WorkerStart {
   readonly env?: Readonly<Record<string, string>>;
   /** Makes another address of the store, such as one by way of a proxy. */
   readonly urlOf?: (url: string) => string;
+  /** True: its token is one of an older version, without the key that secret inputs are sealed to. */
+  readonly isOlder?: boolean;
   /** False: a worker that trusts no key of a person. */
   readonly trusts?: boolean;
 }
@@ -103,7 +105,14 @@ async function stateOf(sql: Client, printed: readonly (() => string)[]): Promise
 async function startWorker(
   { here, env }: FleetLab,
   pem: string,
-  { label = 'w', args = [], env: more = {}, urlOf = (url) => url, trusts = true }: WorkerStart = {},
+  {
+    label = 'w',
+    args = [],
+    env: more = {},
+    urlOf = (url) => url,
+    isOlder = false,
+    trusts = true,
+  }: WorkerStart = {},
 ): Promise<RunningWorker> {
   const root = mkdtempSync(path.join(tmpdir(), 'rye-worker-'));
   onTestFinished(() => removeFolder(root));
@@ -111,8 +120,9 @@ async function startWorker(
   const home = path.join(root, 'home');
   for (const one of [folder, home]) mkdirSync(one);
   const { stdout: token } = await here.rye(['fleet', 'enroll', '--label', label]);
-  const read = readToken(token);
-  writeFileSync(path.join(root, 'token'), tokenText({ ...read, url: urlOf(read.url) }));
+  const { pool = [], ...read } = readToken(token);
+  const given = { ...read, url: urlOf(read.url), ...(isOlder ? {} : { pool }) };
+  writeFileSync(path.join(root, 'token'), tokenText(given));
   writeFileSync(path.join(root, 'person.pem'), pem);
   const program = path.join(await cliPackage(), 'bin', 'rye.js');
   const environment = { PATH: process.env['PATH'], HOME: home, ...env, ...more };

@@ -51,6 +51,7 @@ const TYPES: Record<EventType, true> = {
   file_change: true,
   files_restored: true,
   changes_collected: true,
+  worktree_saved: true,
   hook_fired: true,
   rule_matched: true,
   limit_reached: true,

@@ -21,6 +21,8 @@ export interface EnrollOptions {
   readonly label: string;
   /** Days for which its certificate counts. */
   readonly days: number;
+  /** True to make a new key that secret inputs are sealed to from now on. Workers that were enrolled before cannot open them. */
+  readonly newPoolKey?: boolean;
 }
 
 /** A worker that may join the fleet. */
@@ -42,7 +44,20 @@ export interface FleetRunOptions {
   readonly partition?: string;
   /** The thread does not start before this time (ISO 8601). */
   readonly at?: string;
+  /** The files that the thread works on; absent: what the configuration names, which is `auto` by default. */
+  readonly source?: SourceChoice;
+  /** The repository from which workers fetch the commit; absent: a remote that has it. */
+  readonly sourceUrl?: string;
+  /** True to send the last commit although files differ from it. */
+  readonly allowDirty?: boolean;
 }
+
+export const SOURCE_CHOICES = ['auto', 'none', 'git', 'bundle'] as const;
+/**
+ * The files that threads of a fleet work on. `none`: a new folder. `git`: the last commit of the project's repository, which
+ * workers fetch from a remote. `bundle`: the commit travels with the thread. `auto`: `git` if the commit is on a remote.
+ */
+export type SourceChoice = (typeof SOURCE_CHOICES)[number];
 
 /** Limits of a queue in the whole fleet; null: no limit. */
 export interface FleetQueueLimits {

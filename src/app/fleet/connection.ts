@@ -2,10 +2,13 @@ import type { Clock } from '../../core/clock.ts';
 import { isoTime } from '../../core/clock.ts';
 import type { IdSource } from '../../core/ids.ts';
 import { DbosQueue } from '../../fleet/dbos/queue.ts';
+import { openPool } from '../../fleet/pool-key.ts';
 import type { FleetQueue } from '../../fleet/port.ts';
+import { sealSecrets } from '../../fleet/sealed-secrets.ts';
 import type { EnqueueLeg, FleetPlace, FleetThreads } from '../../storage/fleet-threads.ts';
 import { openFleetThreads } from '../../storage/open-postgres.ts';
 import type { Fleet } from '../../threads/fleet-port.ts';
+import type { KeyLookup } from '../../trust/keys.ts';
 
 export interface FleetOptions {
   readonly url: string;
@@ -22,6 +25,10 @@ export interface FleetConnection {
   readonly fleet: Fleet;
   /** Queues the first leg of a thread, which starts not before a time (ISO 8601, UTC). */
   start(threadId: string, place: FleetPlace, notBefore?: string): Promise<void>;
+  /** Queues another leg of a thread, which starts not before a time (ISO 8601, UTC). */
+  resumeAt(threadId: string, notBefore: string): Promise<void>;
+  /** Returns what keeps secret inputs for the workers, sealed to the key that a root of a fleet certified. */
+  sealing(keys: KeyLookup): NonNullable<Fleet['seal']>;
   readonly close: () => Promise<void>;
 }
 
@@ -57,6 +64,16 @@ export function connectFleet({ url, clock, ids, onClose }: FleetOptions): FleetC
     threads,
     queue,
     start,
+    resumeAt: async (threadId, notBefore) => {
+      await threads.resume(threadId, leg(threadId, ids.uuid().slice(0, 13), notBefore));
+    },
+    sealing:
+      (keys) =>
+      async ({ threadId, place, names, secrets }) => {
+        const pool = openPool(await threads.pools(), keys);
+        const sealed = sealSecrets(secrets, pool, { threadId, fleet: place, names });
+        await threads.putSealed(threadId, sealed);
+      },
     fleet: {
       start,
       resume: async (threadId) =>

@@ -1,11 +1,13 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
-import { isoSeconds } from '../../core/clock.ts';
+import { isoSeconds, isoTime } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
 import { makeFolders } from '../../disk/folders.ts';
 import { writeWhole } from '../../disk/whole-file.ts';
+import { makePoolKey, poolStatement, readPoolKey } from '../../fleet/pool-key.ts';
 import { tokenText } from '../../fleet/token.ts';
+import type { FleetThreads } from '../../storage/fleet-threads.ts';
 import { parseStoreUrl } from '../../storage/store-url.ts';
 import { certificateText } from '../../trust/certificates.ts';
 import {
@@ -25,6 +27,9 @@ import type { Workspace } from '../workspace.ts';
 import { connectFleet } from './connection.ts';
 
 const NAME = 'store';
+/** Threads that wait for longer than so many changes of the key lose their secret inputs. */
+const MAX_POOL_KEYS = 5;
+const PEM = /-----BEGIN PRIVATE KEY-----[^-]+-----END PRIVATE KEY-----\n/g;
 const DAY_MS = 86_400_000;
 const LABEL = /^[a-z0-9][a-z0-9._-]{0,39}$/;
 
@@ -42,13 +47,14 @@ export async function initFleet(
     clock: workspace.clock,
     ids: workspace.ids,
   });
+  const root = await rootKey(workspace, { isMade: true });
   try {
     await threads.certificates();
     await queue.queues();
+    await poolKeys(workspace, { root, threads });
   } finally {
     await close();
   }
-  const root = await rootKey(workspace, { isMade: true });
   const text = `# The store of the fleet. It counts only while it is signed: rye sign config store\nurl: ${JSON.stringify(url.href)}\n`;
   const signed = signText({
     text,
@@ -104,10 +110,32 @@ async function rootKey(
   return root;
 }
 
+/**
+ * Returns the private keys that secret inputs are sealed to, the newest first. Makes the first one, or a new one, and keeps the
+ * root's statement about the newest in the store.
+ */
+async function poolKeys(
+  workspace: Workspace,
+  {
+    root,
+    threads,
+    isNew = false,
+  }: { readonly root: SigningKey; readonly threads: FleetThreads; readonly isNew?: boolean },
+): Promise<readonly string[]> {
+  const path = keyPaths(workspace.options.userSpacePath).fleetFile('pool');
+  const known = (readPrivateFile(path) ?? '').match(PEM) ?? [];
+  const keys = known.length === 0 || isNew ? [makePoolKey(), ...known] : known;
+  if (keys !== known) writeKeyFile(path, keys.slice(0, MAX_POOL_KEYS).join(''));
+  const [newest = ''] = keys;
+  const key = readPoolKey(newest);
+  await threads.addPool(key.poolId, poolStatement(root, key, isoTime(workspace.clock.now())));
+  return keys.slice(0, MAX_POOL_KEYS);
+}
+
 /** Makes the key and the certificate of a worker, and returns its token. */
 export async function enrollWorker(
   workspace: Workspace,
-  { label, days }: EnrollOptions,
+  { label, days, newPoolKey = false }: EnrollOptions,
 ): Promise<EnrolledWorker> {
   if (!LABEL.test(label)) {
     throw new RyeError('invalid_input', `invalid label ${JSON.stringify(label)}`, {
@@ -131,8 +159,10 @@ export async function enrollWorker(
     clock: workspace.clock,
     ids: workspace.ids,
   });
+  let pool: readonly string[];
   try {
     await threads.addCertificate(key.keyId, certificate);
+    pool = await poolKeys(workspace, { root, threads, isNew: newPoolKey });
   } finally {
     await close();
   }
@@ -146,6 +176,7 @@ export async function enrollWorker(
     key: pair.privatePem,
     certificate,
     root: root.pem,
+    pool,
   });
   return { token, key_id: key.keyId, label, not_after: isoSeconds(notAfter) };
 }

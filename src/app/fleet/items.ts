@@ -44,7 +44,8 @@ export async function unpackItems(
   materialize(files, workspace.options.projectPath);
 }
 
-function bundlesOf({ store }: Workspace) {
+/** The packed files in the store of a project. Throws `fleet_unavailable` if it carries none. */
+export function bundlesOf({ store }: Workspace) {
   if (store.bundles) return store.bundles;
   throw new RyeError('fleet_unavailable', 'the store of the project carries no bundles', {
     hint: 'Make a fleet: rye fleet init --database postgres://HOST/DATABASE',

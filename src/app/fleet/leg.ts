@@ -3,6 +3,7 @@ import { EXIT, RyeError, toRyeError } from '../../core/errors.ts';
 import type { PlannedFleet } from '../../core/plan.ts';
 import { isFinal, type ThreadRecord, type ThreadResult } from '../../core/thread.ts';
 import type { LegLease, LegOrder } from '../../fleet/leg-control.ts';
+import { openSecrets } from '../../fleet/sealed-secrets.ts';
 import { openPostgresStore } from '../../storage/open-postgres.ts';
 import { processOwners } from '../../storage/owners.ts';
 import { SqliteSearchIndex } from '../../storage/sqlite/search-index.ts';
@@ -20,9 +21,12 @@ import { Workspace } from '../workspace.ts';
 import { connectFleet, type FleetConnection } from './connection.ts';
 import { unpackItems } from './items.ts';
 import type { LegOutcome } from './leg-outcome.ts';
+import { closeSource, openSource, pusherTo } from './leg-source.ts';
 
 /** Times in a row that a thread is taken over from a worker that died in its leg. Then it ends as crashed. */
 const MAX_TAKEOVERS = 5;
+/** Time after which another worker may find a leg that this one cannot run. */
+const ELSEWHERE_MS = 5000;
 /** Time for which a leg waits while the store is away. Its worker's lease decides if it continues afterwards. */
 const PATIENT_MS = 600_000;
 
@@ -51,6 +55,7 @@ class Leg {
   readonly #options: LegOptions;
   readonly #connection: FleetConnection;
   readonly #workspaces: Workspace[] = [];
+  #secrets: Readonly<Record<string, string>> = {};
 
   constructor(options: LegOptions) {
     this.#options = options;
@@ -88,6 +93,11 @@ class Leg {
       }
       const workspace = this.#open(plan.fleet);
       await unpackItems(workspace, plan.fleet);
+      const secrets = await this.#secretsOf(ports, threadId, plan.fleet);
+      if (!secrets) return await this.#leave(threadId);
+      this.#secrets = secrets;
+      const { source } = plan.fleet;
+      if (source) await openSource(workspace, source, this.#options.order.sources);
       // the configuration is read once the items are there
       env = await threadEnv(this.#open(plan.fleet), { allowUnsigned: false });
     } catch (error) {
@@ -100,6 +110,36 @@ class Leg {
       if (QUIET.has(failure.code)) return 'done';
       return await this.#refuse(ports, record, failure);
     }
+  }
+
+  /** Opens the secret inputs of a thread; undefined if this worker has not the key. */
+  async #secretsOf(
+    { store }: ThreadPorts,
+    threadId: string,
+    fleet: PlannedFleet,
+  ): Promise<Readonly<Record<string, string>> | undefined> {
+    const { secrets: names = [] } = fleet;
+    if (names.length === 0) return {};
+    const chain = (await store.registry.chain(threadId)).map(({ thread_id: id }) => id);
+    // a thread that continues another one has the secrets of that one
+    for (const id of chain.slice(0, chain.indexOf(threadId) + 1).toReversed()) {
+      const sealed = await this.#connection.threads.sealedOf(id);
+      if (sealed === undefined) continue;
+      return openSecrets(sealed, this.#options.order.pool, { threadId: id, fleet, names });
+    }
+    throw new RyeError('thread_tampered', `the store has no secret inputs of ${threadId}`, {
+      hint: 'They are deleted when a thread has ended. Start it again with its secret inputs.',
+    });
+  }
+
+  /** Leaves the leg to a worker with a newer token. */
+  async #leave(threadId: string): Promise<LegOutcome> {
+    this.#notice(
+      `${threadId} has secret inputs that this worker cannot open. Enroll it again: rye fleet enroll --label NAME > worker.token`,
+    );
+    const later = new Date(systemClock.now() + ELSEWHERE_MS).toISOString();
+    await this.#connection.resumeAt(threadId, later);
+    return 'done';
   }
 
   /** True unless another worker runs the thread, or it has ended, or what it waits for has not come. */
@@ -140,24 +180,27 @@ class Leg {
     }
     const { signal } = this.#options;
     const runner = { allow_unsigned: false };
-    const result = await runResumed(env, { threadId, secrets: {}, signal, runner });
+    const result = await runResumed(env, { threadId, secrets: this.#secrets, signal, runner });
     return await this.#end(env, result);
   }
 
   async #start(env: ThreadEnv): Promise<ThreadResult> {
     const { order, signal } = this.#options;
     const options = { allow_unsigned: false };
-    return await runLaunched(env, order.threadId, { handover: { format: 1, options }, signal });
+    const handover = { format: 1 as const, options, secrets: this.#secrets };
+    return await runLaunched(env, order.threadId, { handover, signal });
   }
 
   /** Queues the next leg of a thread whose wait has ended meanwhile, or that was parked for nothing else. */
   async #end(env: ThreadEnv, result: ThreadResult): Promise<LegOutcome> {
     const { threads, fleet } = this.#connection;
-    const { threadId } = this.#options.order;
+    const { order } = this.#options;
+    const { threadId } = order;
     await threads.forgetTakeovers(threadId);
     const record = await env.store.registry.get(result.thread_id);
     if (record && isParked(record) && (await areAtRest(env.store.registry, record)))
       await fleet.resume(record.thread_id);
+    if (record && isFinal(record.status)) await closeSource(order.folder);
     return 'done';
   }
 
@@ -187,7 +230,7 @@ class Leg {
   /** Opens the project of the thread; for a run of it with the place of its children. */
   #open(place?: PlannedFleet): Workspace {
     const { order, lease, env, userSpacePath, configOverrides, onNotice } = this.#options;
-    const { folder: projectPath, url, workerId, threadId, waitInlineMs, sandbox } = order;
+    const { folder: projectPath, url, workerId, threadId, waitInlineMs, sandbox, sources } = order;
     const index = new SqliteSearchIndex({ path: join(projectPath, '.ai', 'state', 'index.db') });
     const store = openPostgresStore({
       url,
@@ -198,7 +241,7 @@ class Leg {
       workerId,
       patientMs: PATIENT_MS,
     });
-    const workspace = new Workspace(
+    const workspace: Workspace = new Workspace(
       {
         projectPath,
         userSpacePath,
@@ -211,6 +254,7 @@ class Leg {
         weakestSandbox: sandbox,
         fleet: {
           ...this.#connection.fleet,
+          seal: async (sealed) => await this.#connection.sealing(workspace.keyring)(sealed),
           ...(place
             ? {
                 leg: {
@@ -220,6 +264,9 @@ class Leg {
                   waitInlineMs,
                   parkReason: () => (lease.isDraining ? 'its worker leaves' : undefined),
                   mayStart: async (signal) => await lease.granted(signal),
+                  worktrees: new Map(),
+                  push:
+                    place.source && pusherTo({ folder: projectPath, env }, place.source, sources),
                 },
               }
             : {}),

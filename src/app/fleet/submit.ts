@@ -4,6 +4,7 @@ import { checkQueueName } from '../../fleet/leg.ts';
 import { launchThread } from '../../threads/family/spawn.ts';
 import type { LaunchedThread } from '../../threads/ports.ts';
 import { prepareThread } from '../../threads/prepare/prepare.ts';
+import { placeInSource } from '../../threads/worktrees.ts';
 import type { FleetRunOptions } from '../api/fleet.ts';
 import type { ExecuteDirectiveRequest } from '../presets.ts';
 import { foldPresets } from '../presets.ts';
@@ -12,6 +13,7 @@ import type { Workspace } from '../workspace.ts';
 import { connectFleet } from './connection.ts';
 import { storeOf } from './init.ts';
 import { packItems } from './items.ts';
+import { planSource } from './source.ts';
 
 const DEFAULT_QUEUE = 'default';
 const DEFAULT_PRIORITY = 5;
@@ -33,15 +35,26 @@ export async function submitThread(
   const { clock, ids } = workspace;
   const connection = connectFleet({ url, clock, ids });
   try {
-    const bundle = await packItems(workspace, prepared.plan);
-    const plan = {
+    const { worktree } = prepared.plan;
+    if (worktree?.result === 'merge') throw noMerge();
+    const source = await planSource(workspace, { ...options, isIsolated: worktree !== undefined });
+    const placed = {
       ...prepared.plan,
-      fleet: { ...place, ...bundle, submitter: workspace.keyring.signer().keyId },
+      ...(source ? placeInSource(prepared.plan, source, ids) : {}),
+    };
+    const bundle = await packItems(workspace, placed);
+    const submitter = workspace.keyring.signer().keyId;
+    const plan = {
+      ...placed,
+      fleet: { ...place, ...bundle, submitter, ...(source ? { source } : {}) },
     };
     const start = async (threadId: string): Promise<void> =>
       await connection.start(threadId, plan.fleet, notBefore);
     return await launchThread(
-      { ...env, fleet: { ...connection.fleet, start } },
+      {
+        ...env,
+        fleet: { ...connection.fleet, start, seal: connection.sealing(workspace.keyring) },
+      },
       {
         prepared: { ...prepared, plan },
         threadId: request.threadId,
@@ -73,6 +86,12 @@ function placeOf({
     );
   }
   return { queue, priority, partition };
+}
+
+function noMerge(): RyeError {
+  return new RyeError('usage', 'a worker cannot merge changes into the files of this machine', {
+    hint: 'Remove --isolation-result merge. The changes come back as a ref or a patch.',
+  });
 }
 
 function timeOf(text: string): string {

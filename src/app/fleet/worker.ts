@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { RyeError, systemCodeOf } from '../../core/errors.ts';
+import type { SourceProtocol } from '../../core/plan.ts';
 import type { LegMessage, LegOrder } from '../../fleet/leg-control.ts';
 import type { LegSpec, QueueNotice, Worker } from '../../fleet/port.ts';
 import type { WorkerToken } from '../../fleet/token.ts';
@@ -40,6 +41,8 @@ export interface WorkerOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly configOverrides: readonly string[];
   readonly waitInlineMs: number;
+  /** Protocols by which source trees may be fetched. */
+  readonly sources: readonly SourceProtocol[];
   /** Milliseconds that legs have to reach a safe point once the worker leaves. */
   readonly drainMs: number;
   /** Receives what happens: a leg that starts or ends, and what a person should know. */
@@ -222,6 +225,7 @@ export class FleetWorker {
   async #wake(): Promise<void> {
     const { threads, fleet } = this.#connection;
     for (const threadId of await threads.resting(SWEEP_COUNT)) await fleet.resume(threadId);
+    await threads.dropSealed();
   }
 
   /** Tells the processes of legs each second how long they may begin effects. */
@@ -282,7 +286,7 @@ export class FleetWorker {
   }
 
   #spawn(threadId: string): ChildProcess {
-    const { token, folder, userSpacePath, env, configOverrides, waitInlineMs, report } =
+    const { token, folder, userSpacePath, env, configOverrides, waitInlineMs, sources, report } =
       this.#options;
     const project = join(folder, 'threads', threadId);
     const child = spawn(
@@ -307,10 +311,12 @@ export class FleetWorker {
       url: token.url,
       workerId: this.workerId,
       key: token.key,
+      pool: token.pool ?? [],
       threadId,
       folder: project,
       waitInlineMs,
       sandbox: this.#sandbox,
+      sources,
       until: this.#until(),
     };
     child.stdin.write(`${JSON.stringify(order)}\n`);

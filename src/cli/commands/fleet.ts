@@ -50,11 +50,12 @@ const enroll = defineCommand({
   options: {
     label: text('NAME', 'Name of the worker in lists'),
     days: integer('N', `Days for which its certificate counts (default: ${DEFAULT_DAYS})`),
+    newPoolKey: flag('Seal secret inputs to a new key from now on; enroll all workers again'),
   },
   examples: ['rye fleet enroll --label gpu > worker.token', 'rye fleet enroll --label ci --days 7'],
   run: async (call) => {
-    const { label = 'worker', days = DEFAULT_DAYS } = call.options;
-    const enrolled = await withRye(call, (rye) => rye.fleet.enroll({ label, days }));
+    const { label = 'worker', days = DEFAULT_DAYS, newPoolKey } = call.options;
+    const enrolled = await withRye(call, (rye) => rye.fleet.enroll({ label, days, newPoolKey }));
     return printResult(call, enrolled, () => [enrolled.token]);
   },
 });

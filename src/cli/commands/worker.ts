@@ -2,6 +2,7 @@ import path from 'node:path';
 import process from 'node:process';
 import type { WorkerReport } from '../../app/fleet/worker.ts';
 import { EXIT, RyeError } from '../../core/errors.ts';
+import { SOURCE_PROTOCOLS, type SourceProtocol } from '../../core/plan.ts';
 import { defineCommand, integer, list, text as textOption } from '../command.ts';
 import { durationMs } from '../duration.ts';
 import type { Io } from '../io.ts';
@@ -14,6 +15,8 @@ declare const __RYE_VERSION__: string;
 const DEFAULT_SLOTS = 4;
 const DEFAULT_DRAIN = '60s';
 const DEFAULT_WAIT = '20s';
+const DEFAULT_SOURCES = 'https,ssh';
+const SOURCES = SOURCE_PROTOCOLS.join(', ');
 
 /** Runs the legs of a fleet's threads until it is told to leave. */
 export const worker = defineCommand({
@@ -35,6 +38,10 @@ export const worker = defineCommand({
     waitInline: textOption(
       'TIME',
       `Time that a call waits for threads before its leg ends (default: ${DEFAULT_WAIT})`,
+    ),
+    sources: textOption(
+      'LIST',
+      `Protocols by which source trees may be fetched: ${SOURCES} (default: ${DEFAULT_SOURCES})`,
     ),
     metrics: textOption('HOST:PORT', 'Serve Prometheus metrics, such as on 127.0.0.1:9464'),
   },
@@ -73,6 +80,7 @@ export const worker = defineCommand({
       configOverrides: global.config,
       waitInlineMs: durationMs('--wait-inline', options.waitInline ?? DEFAULT_WAIT),
       drainMs: durationMs('--drain', options.drain ?? DEFAULT_DRAIN),
+      sources: sourcesIn(options.sources ?? DEFAULT_SOURCES),
       report: (line) => show(io, line, global.json),
     });
     const { serveMetrics } = await import('../metrics.ts');
@@ -92,6 +100,16 @@ export const worker = defineCommand({
     return EXIT.ok;
   },
 });
+
+function sourcesIn(text: string): readonly SourceProtocol[] {
+  const names = text.split(',').map((name) => name.trim());
+  const known = SOURCE_PROTOCOLS.filter((name) => names.includes(name));
+  if (known.length === new Set(names).size) return known;
+  throw new RyeError(
+    'usage',
+    `--sources: expected some of ${SOURCES}, got ${JSON.stringify(text)}`,
+  );
+}
 
 function show(io: Io, { kind, thread_id: id, message }: WorkerReport, isJson: boolean): void {
   if (isJson) {

@@ -28,6 +28,14 @@ const RESTING = `
     ELSE false END
   ORDER BY updated_at LIMIT $1`;
 
+/** A thread that was continued has ended when the last one of its chain has. */
+const DROP_SEALED = `
+  DELETE FROM sealed_secrets AS s USING threads AS t
+  WHERE t.thread_id = s.thread_id AND t.status IN ('completed', 'error', 'cancelled', 'continued')
+    AND NOT EXISTS (SELECT FROM threads AS next
+      WHERE next.chain_root_id = coalesce(t.chain_root_id, t.thread_id)
+        AND next.status IN ('created', 'running', 'suspended'))`;
+
 /** The threads of a fleet in PostgreSQL. */
 export class PostgresFleetThreads implements FleetThreads {
   readonly #database: PostgresDatabase;
@@ -122,6 +130,37 @@ export class PostgresFleetThreads implements FleetThreads {
         row.certificate,
       ]),
     );
+  }
+
+  async addPool(poolId: string, statement: string): Promise<void> {
+    await this.#database.query(
+      'INSERT INTO pool_keys (pool_id, statement) VALUES ($1, $2) ON CONFLICT DO NOTHING',
+      [poolId, statement],
+    );
+  }
+
+  async pools(): Promise<readonly string[]> {
+    const { rows } = await this.#database.query('SELECT statement FROM pool_keys');
+    return (rows as { readonly statement: string }[]).map(({ statement }) => statement);
+  }
+
+  async putSealed(threadId: string, sealed: string): Promise<void> {
+    await this.#database.query(
+      'INSERT INTO sealed_secrets (thread_id, sealed) VALUES ($1, $2) ON CONFLICT DO NOTHING',
+      [threadId, sealed],
+    );
+  }
+
+  async sealedOf(threadId: string): Promise<string | undefined> {
+    const { rows } = await this.#database.query(
+      'SELECT sealed FROM sealed_secrets WHERE thread_id = $1',
+      [threadId],
+    );
+    return (rows as { readonly sealed: string }[])[0]?.sealed;
+  }
+
+  async dropSealed(): Promise<void> {
+    await this.#database.query(DROP_SEALED);
   }
 
   close(): void {

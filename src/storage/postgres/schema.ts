@@ -312,6 +312,17 @@ const FLEET = `
     certificate TEXT NOT NULL
   );`;
 
+/** Secret inputs, sealed to the key of the workers, which the root of the fleet certifies. */
+const SECRETS = `
+  CREATE TABLE pool_keys (
+    pool_id TEXT COLLATE "C" PRIMARY KEY,
+    statement TEXT NOT NULL
+  );
+  CREATE TABLE sealed_secrets (
+    thread_id TEXT COLLATE "C" PRIMARY KEY,
+    sealed TEXT NOT NULL
+  );`;
+
 /** Steps from one version of the schema to the next. A database is at version n after the first n of them. */
 export const MIGRATIONS: readonly string[] = [
   TABLES + GLOB + LOGS,
@@ -320,4 +331,5 @@ export const MIGRATIONS: readonly string[] = [
   BUNDLES,
   FLEET,
   BY_THREAD_MIGRATION,
+  SECRETS,
 ];

@@ -9,5 +9,8 @@ export async function changesOf(
 ): Promise<WorktreeChanges | undefined> {
   if (!record) return undefined;
   const document = await files.readDocument(record.thread_id).catch(() => undefined);
+  // a child of another machine leaves the patch with the files of its parent
+  if (document?.changes?.patch && record.parent_id !== null)
+    await files.pull(record.parent_id).catch(() => undefined);
   return document?.changes;
 }

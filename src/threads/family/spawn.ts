@@ -28,6 +28,7 @@ import {
   type StartedThread,
 } from '../run/start.ts';
 import { startDocument } from '../thread-document.ts';
+import { type PlannedPlace, placeInSource } from '../worktrees.ts';
 import { takeIdle } from './idle-fs.ts';
 import {
   hasHandover,
@@ -91,18 +92,37 @@ async function launchOnFleet(
   { prepared, threadId: wanted }: LaunchRequest,
   place: PlannedFleet,
 ): Promise<LaunchedThread> {
-  const plan = { ...prepared.plan, fleet: place };
-  assertWithoutSecrets(plan);
+  const { secrets } = prepared;
+  const names = Object.keys(secrets);
+  // those of the parent are not a child's
+  const { secrets: _ofParent, ...shared } = place;
+  const fleet: PlannedFleet = { ...shared, ...(names.length === 0 ? {} : { secrets: names }) };
+  const plan = { ...prepared.plan, ...workPlace(env, prepared.plan, place), fleet };
+  if (names.length > 0 && !env.fleet?.seal) throw unsealable(plan);
   const threadId = await registerLaunched(env, { ...prepared, plan }, wanted);
   try {
     await writeCreated(env, { ...prepared, plan }, threadId, 'all');
-    await env.fleet?.start(threadId, place);
+    if (names.length > 0) await env.fleet?.seal?.({ threadId, place: fleet, names, secrets });
+    await env.fleet?.start(threadId, fleet);
   } catch (error) {
     await endQueued(env, threadId, toRyeError(error));
     throw error;
   }
   const { id: directive } = plan.directive;
   return { thread_id: threadId, directive, status: 'created', pid: null, ...labelOf(plan) };
+}
+
+/** Returns the place of a thread that other machines run: its own worktree of the source, or a new folder. */
+function workPlace(
+  { ids }: Pick<Process, 'ids'>,
+  plan: ThreadPlan,
+  { source }: PlannedFleet,
+): PlannedPlace {
+  if (source) return placeInSource(plan, source, ids);
+  if (!plan.worktree) return {};
+  throw new RyeError('isolation_unavailable', 'a fleet has worktrees only of a source tree', {
+    hint: 'Send the source with the thread: rye run … --fleet --source git',
+  });
 }
 
 async function registerLaunched(
@@ -176,16 +196,11 @@ async function launchHere(
   };
 }
 
-/** Values of secret inputs are in the memory of this process, which a worker cannot reach. */
-function assertWithoutSecrets({ secret_inputs: names, directive }: ThreadPlan): void {
-  if (names.length === 0) return;
-  throw new RyeError(
+function unsealable({ directive, secret_inputs: names }: ThreadPlan): RyeError {
+  return new RyeError(
     'invalid_input',
-    `${directive.id} has the secret input ${names[0]}, which cannot be sent to a fleet`,
-    {
-      hint: 'Give the value to the workers, in their environment or a secret command, or run the directive here.',
-      details: { inputs: names },
-    },
+    `${directive.id} has the secret input ${names[0]}, which cannot be sent from here`,
+    { hint: 'Start it with: rye run … --fleet', details: { inputs: names } },
   );
 }
 

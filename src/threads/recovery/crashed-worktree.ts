@@ -17,6 +17,8 @@ interface DeadWorktree {
   readonly events: readonly (LogEvent | UnknownEvent)[];
   /** True if the log has the end of the thread. */
   readonly hasEnded: boolean;
+  /** True if another run continues it, without a person. */
+  readonly isParked: boolean;
   /** Absent if the log takes no more. */
   readonly recorder?: Recorder | undefined;
 }
@@ -34,6 +36,8 @@ export async function changesOfDead(
   if (!worktree) return undefined;
   const { recorded, isCurrent, merged } = recordedIn(dead.events);
   if (isCurrent || hasEnded || !recorder) return recorded;
+  const kept = keptIn(dead);
+  if (kept) return record(recorder, dead.isParked ? undefined : kept.changes) ?? recorded;
   try {
     // without the whole worktree the run had not begun
     if (!(await env.worktrees.isMade(worktree))) return recorded;
@@ -49,8 +53,7 @@ export async function changesOfDead(
       merged.length > 0
         ? { status: 'merge_interrupted', ...facts, merged }
         : { status: files.length === 0 ? 'none' : 'patch', ...facts };
-    recorder.record([{ event_type: 'changes_collected', payload: changes, durable: true }]);
-    return changes;
+    return record(recorder, changes);
   } catch (error) {
     const { message } = toRyeError(error);
     env.onNotice(
@@ -58,6 +61,29 @@ export async function changesOfDead(
     );
     return undefined;
   }
+}
+
+/**
+ * Returns what a thread of a fleet has kept of its worktree; undefined for others. This machine may have an older state of
+ * the files, or none.
+ */
+function keptIn({
+  plan,
+  events,
+}: DeadWorktree): { readonly changes: WorktreeChanges | undefined } | undefined {
+  const saved = events.findLast((event) => isKnown(event, 'worktree_saved'))?.payload;
+  if (!saved) return plan.fleet?.source ? { changes: undefined } : undefined;
+  const { base, patch, files } = saved;
+  return { changes: { status: patch === null ? 'none' : 'patch', base, patch, files } };
+}
+
+function record(
+  recorder: Recorder,
+  changes: WorktreeChanges | undefined,
+): WorktreeChanges | undefined {
+  if (changes)
+    recorder.record([{ event_type: 'changes_collected', payload: changes, durable: true }]);
+  return changes;
 }
 
 /** Removes the worktree of a dead thread whose changes are known, unless a child may still work in it. */

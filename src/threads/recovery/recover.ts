@@ -164,7 +164,8 @@ async function finishDead(
   if (recorder && lost) recorder.record([costOfLost(lost, cost)]);
   if (recorder && !end) settleOpen(recorder, events, error.message);
   const parentId = document.parent_thread_id;
-  const worktree = { threadId, plan, parentId, events, hasEnded: end !== undefined, recorder };
+  const hasEnded = end !== undefined;
+  const worktree = { threadId, plan, parentId, events, hasEnded, isParked, recorder };
   const changes = await changesOfDead(env, worktree);
   const successor = end && (await successorOf(env, threadId, end));
   const result = await finalizeThread(env, {

@@ -1,9 +1,11 @@
 import { toRyeError } from '../../core/errors.ts';
 import { describeChanges, type WorktreeChanges } from '../../core/isolation.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
 import { openDescendants } from '../family/children.ts';
 import { settleChildren } from '../family/settle-children.ts';
 import type { Launching, Recovering } from '../ports.ts';
+import { CarriedWorktree } from './carried-worktree.ts';
 import { fileKeeper } from './keep-file.ts';
 import type { Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
@@ -14,17 +16,28 @@ type IsolationEnv = Recovering & Launching;
 export class ThreadWorktree {
   readonly #env: IsolationEnv;
   readonly #started: StartedThread;
+  #carried: CarriedWorktree | undefined;
 
   constructor(env: IsolationEnv, started: StartedThread) {
     this.#env = env;
     this.#started = started;
   }
 
-  /** Makes the worktree, or finds that of an earlier run again. Does nothing for a thread that is not isolated. */
-  async open(): Promise<void> {
-    const { plan, document } = this.#started;
-    if (!plan.worktree) return;
-    await this.#env.worktrees.open(plan.worktree, document.changes?.patch ?? undefined);
+  /**
+   * Makes the worktree, or finds that of an earlier run again. Does nothing for a thread that is not isolated. `logs`: the
+   * threads whose work this run continues, the newest first.
+   */
+  async open(recorder: Recorder, logs: () => Promise<readonly string[]>): Promise<void> {
+    const { plan, document, threadId } = this.#started;
+    const { worktree } = plan;
+    if (!worktree) return;
+    if (isCarried(this.#env, plan)) {
+      const thread = { threadId, worktree };
+      const from = { recorder, logs: await logs() };
+      this.#carried = await CarriedWorktree.open(this.#env, thread, from);
+      return;
+    }
+    await this.#env.worktrees.open(worktree, document.changes?.patch ?? undefined);
   }
 
   /**
@@ -38,14 +51,18 @@ export class ThreadWorktree {
     cancelled: AbortSignal,
   ): Promise<{ readonly outcome: LoopOutcome; readonly changes?: WorktreeChanges }> {
     const { worktree } = this.#started.plan;
+    if (!worktree || !recorder) return { outcome: ended };
     // its next run, or its successor, works on
-    if (!worktree || !recorder || ended.kind === 'suspended' || ended.kind === 'handoff') {
+    if (ended.kind === 'suspended' || ended.kind === 'handoff') {
+      await this.#carried?.save().catch((error: unknown) => this.#unsaved(error));
       return { outcome: ended };
     }
     let outcome: LoopOutcome = ended;
     try {
-      outcome = await this.#afterChildren(ended, cancelled);
-      const changes = await this.#collect(outcome.kind === 'completed', recorder);
+      if (this.#env.fleet?.leg) await this.#carried?.save();
+      else outcome = await this.#afterChildren(ended, cancelled);
+      const collected = await this.#collect(outcome.kind === 'completed', recorder);
+      const changes = await this.#pushed(collected);
       recorder.record([{ event_type: 'changes_collected', payload: changes, durable: true }]);
       await recorder.settled();
       this.#notice(changes);
@@ -63,13 +80,37 @@ export class ThreadWorktree {
   async remove(changes: WorktreeChanges | undefined): Promise<void> {
     const { threadId, plan } = this.#started;
     if (!plan.worktree || !changes) return;
-    const open = await openDescendants(this.#env.store.registry, threadId);
+    const { fleet, store } = this.#env;
+    const open = fleet?.leg ? [] : await openDescendants(store.registry, threadId);
     if (open.length > 0) return;
+    fleet?.leg?.worktrees.delete(plan.worktree.path);
     await this.#env.worktrees.remove(plan.worktree).catch((error: unknown) => {
       this.#env.onNotice(
         `the worktree of ${threadId} was not removed: ${toRyeError(error).message}`,
       );
     });
+  }
+
+  #unsaved(error: unknown): void {
+    const { threadId } = this.#started;
+    const { message } = toRyeError(error);
+    this.#env.onNotice(`the last changes of ${threadId} were not kept: ${message}`);
+  }
+
+  /** Pushes the changes to where the source came from, if the plan asks for it and the server takes them. */
+  async #pushed(changes: WorktreeChanges): Promise<WorktreeChanges> {
+    const { plan, threadId, document } = this.#started;
+    const push = this.#env.fleet?.leg?.push;
+    if (!push || !plan.worktree || !plan.fleet?.source || changes.patch === null) return changes;
+    const before = document.changes?.pushed?.commit;
+    const pushed = await push({ threadId, worktree: plan.worktree, before }).catch(
+      (error: unknown) => toRyeError(error).message,
+    );
+    if (typeof pushed !== 'string') return { ...changes, pushed };
+    this.#env.onNotice(
+      `the changes of ${threadId} are a patch only, they were not pushed: ${pushed}`,
+    );
+    return changes;
   }
 
   /** Waits for the children of a thread that completed, unless it is cancelled meanwhile; cancels those of others. */
@@ -112,4 +153,9 @@ export class ThreadWorktree {
     if (conflicts.length === 0) return { status: 'merged', ...facts };
     return { status: 'merge_conflict', ...facts, conflicts };
   }
+}
+
+/** True if the next run of a thread may be on another machine. */
+function isCarried({ fleet }: Pick<IsolationEnv, 'fleet'>, { fleet: place }: ThreadPlan): boolean {
+  return fleet?.leg !== undefined || place?.source !== undefined;
 }

@@ -19,6 +19,7 @@ import type { OnIdle, ThreadEnv } from '../ports.ts';
 import { joinChain, type Successor, startHandoff } from '../recovery/successor.ts';
 import { headerOf } from '../thread-document.ts';
 import { type ApprovalAttention, ApprovalDesk } from './approvals.ts';
+import { saveWorktree } from './carried-worktree.ts';
 import { compactPort } from './compaction.ts';
 import { finalizeThread } from './finalize.ts';
 import { ThreadInbox } from './inbox.ts';
@@ -146,7 +147,7 @@ class ThreadRun {
     try {
       const log = await this.#openLog();
       this.#log = log;
-      await this.#worktree.open();
+      await this.#worktree.open(log.recorder, async () => await this.#continued());
       const session = await this.#openSession(log.recorder);
       this.#session = session;
       const opening = await this.#open(log, session);
@@ -180,6 +181,14 @@ class ThreadRun {
       },
     });
     return { writer, recorder, live };
+  }
+
+  /** The threads whose work this run continues, the newest first. */
+  async #continued(): Promise<readonly string[]> {
+    if (!this.#conversation) return [];
+    const before = await predecessorsOf(this.#env, this.#started);
+    const own = this.#conversation.hold ? [this.#started.threadId] : [];
+    return [...own, ...before.toReversed()];
   }
 
   async #openSession(recorder: Recorder): Promise<RunSession> {
@@ -271,6 +280,8 @@ class ThreadRun {
   async #write(recorder: Recorder, drafts: readonly EventDraft[]): Promise<readonly LogEvent[]> {
     // answers that came together are worked on one by one, with the timers and sockets of others in between
     if (drafts.some(isAnswer)) await ownPass();
+    // what a call has changed is kept before its result is
+    if (drafts.some(hasActed)) await saveWorktree(this.#env, this.#started);
     const events = recorder.record(drafts.map((draft) => this.#artifacts.named(draft)));
     await recorder.settled();
     for (const event of events) {
@@ -360,6 +371,10 @@ class ThreadRun {
 
 function isAnswer(draft: EventDraft): boolean {
   return draft.event_type === 'message' && draft.payload.message.role === 'assistant';
+}
+
+function hasActed(draft: EventDraft): boolean {
+  return draft.event_type === 'tool_settled' && draft.repeatable !== true;
 }
 
 /** Marks a draft that a crash may lose, because a thread that has not begun starts over. */

@@ -27,6 +27,15 @@ export interface GitOptions {
   readonly variables?: Readonly<Record<string, string>>;
   /** Further settings, such as filters to turn off. */
   readonly settings?: readonly (readonly [key: string, value: string])[];
+  /**
+   * True for commands that need the settings of the user of this machine, such as their credentials for a server. They are
+   * run in a repository that no thread can write.
+   */
+  readonly isUsers?: boolean;
+  /** Milliseconds after which git is ended. */
+  readonly timeoutMs?: number;
+  /** Sent to its standard input. */
+  readonly stdin?: Uint8Array;
 }
 
 /** The end of a git command. */
@@ -39,28 +48,27 @@ export interface GitOutcome {
 
 /** Runs git without the user's settings, and with settings that keep the repository from running programs. */
 export async function tryGit(args: readonly string[], options: GitOptions): Promise<GitOutcome> {
-  const { cwd, env, variables = {}, settings = [] } = options;
+  const { cwd, env, variables = {}, settings = [], isUsers = false, timeoutMs, stdin } = options;
   const all = [...HARMLESS, ...settings];
   const named = all.flatMap(([key, value], index) => [
     [`GIT_CONFIG_KEY_${index}`, key],
     [`GIT_CONFIG_VALUE_${index}`, value],
   ]);
   return await new Promise((resolve, reject) => {
-    execFile(
+    const child = execFile(
       'git',
       [...args],
       {
         cwd,
         encoding: 'buffer',
         maxBuffer: MAX_OUTPUT_BYTES,
+        ...(timeoutMs === undefined ? {} : { timeout: timeoutMs }),
         env: {
+          ...(isUsers ? usersVariables(env) : WITHOUT_USER),
           PATH: absoluteSearchPath(env['PATH'] ?? ''),
           LC_ALL: 'C',
-          GIT_CONFIG_NOSYSTEM: '1',
-          GIT_CONFIG_GLOBAL: '/dev/null',
           GIT_TERMINAL_PROMPT: '0',
           GIT_NO_LAZY_FETCH: '1',
-          GIT_ATTR_NOSYSTEM: '1',
           GIT_CONFIG_COUNT: String(all.length),
           ...(Object.fromEntries(named) as Record<string, string>),
           ...variables,
@@ -68,10 +76,16 @@ export async function tryGit(args: readonly string[], options: GitOptions): Prom
       },
       (error, stdout, stderr) => {
         const code = error === null ? 0 : error.code;
-        if (typeof code === 'number') resolve({ code, stdout, stderr: stderr.toString('utf8') });
+        const text = stderr.toString('utf8');
+        if (typeof code === 'number') resolve({ code, stdout, stderr: text });
+        else if (error?.killed === true && timeoutMs !== undefined)
+          resolve({ code: 1, stdout, stderr: `${text}\nno end within ${timeoutMs / 1000} s` });
         else reject(notRun(error));
       },
     );
+    if (stdin === undefined) return;
+    child.stdin?.on('error', () => undefined);
+    child.stdin?.end(stdin);
   });
 }
 
@@ -83,6 +97,23 @@ export async function git(args: readonly string[], options: GitOptions): Promise
   throw new RyeError('tool_failed', `git ${args[0] ?? ''} failed: ${line}`, {
     details: { exit_code: code },
   });
+}
+
+const WITHOUT_USER = {
+  GIT_CONFIG_NOSYSTEM: '1',
+  GIT_CONFIG_GLOBAL: '/dev/null',
+  GIT_ATTR_NOSYSTEM: '1',
+} as const;
+
+/** Names of variables with which a user of git reaches a server; those of proxies and certificates come in both cases. */
+const USERS =
+  /^(?:HOME|USER|LOGNAME|XDG_CONFIG_HOME|SSH_.+|GIT_SSH|GIT_SSH_COMMAND|GIT_ASKPASS|GIT_CONFIG_GLOBAL|(?:HTTPS?|ALL|NO)_PROXY|SSL_CERT_.+|GIT_SSL_CAINFO)$/i;
+
+function usersVariables(env: GitOptions['env']): Record<string, string> {
+  const known = Object.entries(env).filter(
+    (entry): entry is [string, string] => entry[1] !== undefined && USERS.test(entry[0]),
+  );
+  return Object.fromEntries(known);
 }
 
 function notRun(error: unknown): RyeError {

@@ -56,11 +56,18 @@ export class GitWorktrees {
     return { path: `${FOLDER}/${id}`, prefix, base: head.stdout.toString('utf8').trim(), result };
   }
 
-  /** Makes the worktree, or finds it again; `patch` is what was changed in it before, if it was removed since. */
-  async open(worktree: PlannedWorktree, patch?: string): Promise<void> {
+  /**
+   * Makes the worktree, or finds it again unless `isFresh` asks for a new one; `patch` is what was changed in it before, if it
+   * was removed since.
+   */
+  async open(
+    worktree: PlannedWorktree,
+    patch?: string,
+    { isFresh = false }: { readonly isFresh?: boolean } = {},
+  ): Promise<void> {
     const root = this.#root(worktree);
     await this.#makeFolder();
-    if (await this.isMade(worktree)) return;
+    if (!isFresh && (await this.isMade(worktree))) return;
     await exclusively(FOLDER, async () => {
       const git0 = await this.#repository();
       await this.#discard(root, git0);
@@ -83,24 +90,57 @@ export class GitWorktrees {
 
   /** Compares the worktree with its base. Skips files that git ignores, and rye's state. */
   async collect(worktree: PlannedWorktree): Promise<CollectedChanges> {
-    const root = this.#root(worktree);
-    const index = `${root}.index`;
-    const inside = this.#inside(await this.#repository(), worktree);
-    // a separate index: the thread may have changed that of the worktree
-    const options = { ...inside, variables: { ...inside.variables, GIT_INDEX_FILE: index } };
+    const options = await this.#indexed(worktree);
+    const index = `${this.#root(worktree)}.index`;
     try {
       await rm(index, { force: true });
       await git(['read-tree', worktree.base], options);
-      await git(['add', '--all', '--', '.', ':(exclude).ai/state'], options);
-      const compare = ['diff-index', '--cached', '--no-renames', '--relative', '--full-index'];
-      const plain = ['--no-ext-diff', '--no-textconv', '--no-color'];
-      const patch = await git([...compare, ...plain, '--binary', '-p', worktree.base], options);
-      const raw = await git([...compare, '--raw', '-z', worktree.base], options);
-      return { patch, files: parseRaw(raw.toString('utf8')) };
+      await addAll(options);
+      return await changesIn(options, worktree.base);
     } finally {
       await rm(index, { force: true });
       await rm(`${index}.lock`, { force: true });
     }
+  }
+
+  /**
+   * Compares the worktree with its base like {@link collect}, unless its content is still the tree `before` or, without
+   * one, that of its base. The index is kept, so that files that did not change are not read again.
+   */
+  async save(
+    worktree: PlannedWorktree,
+    before?: string,
+  ): Promise<(CollectedChanges & { readonly tree: string }) | undefined> {
+    const options = await this.#staged(worktree);
+    const tree = lineOf(await git(['write-tree'], options));
+    const known = before ?? lineOf(await git(['rev-parse', `${worktree.base}^{tree}`], options));
+    return tree === known ? undefined : { tree, ...(await changesIn(options, worktree.base)) };
+  }
+
+  /** Makes a commit of the worktree's content on top of its base, and returns its ID. */
+  async commit(worktree: PlannedWorktree, message: string): Promise<string> {
+    const options = await this.#staged(worktree);
+    const tree = lineOf(await git(['write-tree'], options));
+    const variables = { ...options.variables, ...AUTHOR };
+    const words = ['commit-tree', tree, '-p', worktree.base, '-m', message];
+    return lineOf(await git(words, { ...options, variables }));
+  }
+
+  /** Updates the index that is kept. */
+  async #staged(worktree: PlannedWorktree): Promise<GitOptions> {
+    const options = await this.#indexed(worktree);
+    const index = `${this.#root(worktree)}.index`;
+    await rm(`${index}.lock`, { force: true });
+    if (!existsSync(index)) await git(['read-tree', worktree.base], options);
+    await addAll(options);
+    return options;
+  }
+
+  /** Options with a separate index: the thread may have changed that of the worktree. */
+  async #indexed(worktree: PlannedWorktree): Promise<GitOptions> {
+    const inside = this.#inside(await this.#repository(), worktree);
+    const variables = { ...inside.variables, GIT_INDEX_FILE: `${this.#root(worktree)}.index` };
+    return { ...inside, variables };
   }
 
   /** Returns the content of a blob. */
@@ -176,6 +216,31 @@ export class GitWorktrees {
       variables: { ...repository.variables, GIT_WORK_TREE: root },
     };
   }
+}
+
+/** The author of commits, whose real one is in the log of the thread. */
+const AUTHOR = {
+  GIT_AUTHOR_NAME: 'rye',
+  GIT_AUTHOR_EMAIL: 'rye@localhost',
+  GIT_COMMITTER_NAME: 'rye',
+  GIT_COMMITTER_EMAIL: 'rye@localhost',
+} as const;
+
+async function addAll(options: GitOptions): Promise<void> {
+  await git(['add', '--all', '--', '.', ':(exclude).ai/state'], options);
+}
+
+/** Compares the index with a commit. */
+async function changesIn(options: GitOptions, base: string): Promise<CollectedChanges> {
+  const compare = ['diff-index', '--cached', '--no-renames', '--relative', '--full-index'];
+  const plain = ['--no-ext-diff', '--no-textconv', '--no-color'];
+  const patch = await git([...compare, ...plain, '--binary', '-p', base], options);
+  const raw = await git([...compare, '--raw', '-z', base], options);
+  return { patch, files: parseRaw(raw.toString('utf8')) };
+}
+
+function lineOf(bytes: Buffer): string {
+  return bytes.toString('utf8').trim();
 }
 
 /** Marks a worktree as complete: git may have been killed while it made one. */
