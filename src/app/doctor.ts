@@ -13,6 +13,7 @@ import type { DoctorLine } from './api/rye.ts';
 import { reportGuards } from './guards.ts';
 import { modelsOf } from './models.ts';
 import { readThreadConfig } from './settings.ts';
+import { namesStore } from './store-setting.ts';
 import { threadPorts } from './thread-env.ts';
 import { threadFiles } from './thread-files.ts';
 import type { Workspace } from './workspace.ts';
@@ -65,7 +66,19 @@ export async function examine(workspace: Workspace): Promise<readonly DoctorLine
       });
     }
   }
-  return lines;
+  return [...lines, ...(await fleetLines(workspace))];
+}
+
+/** The fleet of the project, if its configuration names one. */
+async function fleetLines(workspace: Workspace): Promise<readonly DoctorLine[]> {
+  if (!namesStore(workspace.options)) return [];
+  try {
+    const { examineFleet } = await import('./fleet/doctor.ts');
+    return await examineFleet(workspace);
+  } catch (error) {
+    const hint = error instanceof RyeError ? { hint: error.hint ?? '' } : {};
+    return [{ check: 'fleet', status: 'fail', detail: messageOf(error), ...hint }];
+  }
 }
 
 function checkProject(workspace: Workspace): Finding {

@@ -7,6 +7,7 @@ import { PostgresFleetThreads } from './postgres/fleet-threads.ts';
 import { STATEMENT_MS, threadLeases, WorkerLeases } from './postgres/leases.ts';
 import { LogRows } from './postgres/log-rows.ts';
 import { PostgresLogStore } from './postgres/log-store.ts';
+import { inspectServer, type ServerReport } from './postgres/server-report.ts';
 import { PostgresThreadDocuments } from './postgres/thread-documents.ts';
 import type { SearchIndex } from './search-index.ts';
 import { SqlLedger } from './sql/ledger.ts';
@@ -14,6 +15,8 @@ import { SqlRegistry } from './sql/registry.ts';
 import { threadTables } from './sql/thread-tables.ts';
 import type { Owners, Store } from './store.ts';
 import type { Leases } from './worker-leases.ts';
+
+export { inspectServer, type ServerReport };
 
 export interface PostgresStoreOptions {
   /** `postgres://user:password@host:port/database` */
