@@ -46,7 +46,17 @@ export async function tryFleet(workspace: () => Workspace): Promise<FleetTry> {
       mkdirSync(home);
       const file = join(folder, `${label}.token`);
       writeFileSync(file, token, { mode: 0o600 });
-      const words = ['worker', '--token', file, '--slots', '2', '--drain', '10s'];
+      const words = [
+        'worker',
+        '--token',
+        file,
+        '--slots',
+        '2',
+        '--drain',
+        '10s',
+        '--sources',
+        'https,ssh,file',
+      ];
       children.push(
         spawn(
           process.execPath,

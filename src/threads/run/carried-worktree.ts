@@ -81,7 +81,7 @@ export class CarriedWorktree implements SavingWorktree {
   }
 }
 
-/** Keeps what the tools of a thread, or of a child in its process, have changed in the worktree that they work in. */
+/** Keeps what the tools of a child have changed in the worktree of a thread in the same process. */
 export async function saveWorktree(
   { fleet }: Pick<Launching, 'fleet'>,
   { plan }: Pick<StartedThread, 'plan'>,

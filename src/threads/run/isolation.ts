@@ -5,7 +5,7 @@ import type { LoopOutcome } from '../../loop/ports.ts';
 import { openDescendants } from '../family/children.ts';
 import { settleChildren } from '../family/settle-children.ts';
 import type { Launching, Recovering } from '../ports.ts';
-import { CarriedWorktree } from './carried-worktree.ts';
+import { CarriedWorktree, saveWorktree } from './carried-worktree.ts';
 import { fileKeeper } from './keep-file.ts';
 import type { Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
@@ -38,6 +38,12 @@ export class ThreadWorktree {
       return;
     }
     await this.#env.worktrees.open(worktree, document.changes?.patch ?? undefined);
+  }
+
+  /** Keeps what tools have changed in the worktree that they work in, if its thread may continue on another machine. */
+  async save(): Promise<void> {
+    if (this.#carried) await this.#carried.save();
+    else await saveWorktree(this.#env, this.#started);
   }
 
   /**

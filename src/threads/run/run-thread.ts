@@ -19,7 +19,6 @@ import type { OnIdle, ThreadEnv } from '../ports.ts';
 import { joinChain, type Successor, startHandoff } from '../recovery/successor.ts';
 import { headerOf } from '../thread-document.ts';
 import { type ApprovalAttention, ApprovalDesk } from './approvals.ts';
-import { saveWorktree } from './carried-worktree.ts';
 import { compactPort } from './compaction.ts';
 import { finalizeThread } from './finalize.ts';
 import { ThreadInbox } from './inbox.ts';
@@ -281,7 +280,7 @@ class ThreadRun {
     // answers that came together are worked on one by one, with the timers and sockets of others in between
     if (drafts.some(isAnswer)) await ownPass();
     // what a call has changed is kept before its result is
-    if (drafts.some(hasActed)) await saveWorktree(this.#env, this.#started);
+    if (drafts.some(hasActed)) await this.#worktree.save();
     const events = recorder.record(drafts.map((draft) => this.#artifacts.named(draft)));
     await recorder.settled();
     for (const event of events) {
