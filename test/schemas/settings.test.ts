@@ -19,6 +19,11 @@ const SHIPPED = new Map(
   ]),
 );
 
+/** Removes the groups that were added after the reader by hand was replaced. */
+function withoutLater({ fleet: _fleet, ...known }: JsonObject): JsonObject {
+  return known;
+}
+
 function shipped(name: string): JsonObject {
   return SHIPPED.get(name) ?? {};
 }
@@ -57,7 +62,7 @@ async function settled<T>(promise: Promise<T>): Promise<() => T> {
 
 it('configuration is read and refused as by hand', async () => {
   const change = fc.constantFrom(...READ).chain((name) =>
-    mutated([shipped(name)])
+    mutated([withoutLater(shipped(name))])
       .filter(isRecord)
       .map((value) => configWith(name, value as JsonObject)),
   );
