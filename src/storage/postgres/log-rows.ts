@@ -1,5 +1,7 @@
 import { RyeError } from '../../core/errors.ts';
+import { NUMBER, objectOf, TEXT } from '../../core/shape.ts';
 import type { QuarantinedPart } from '../store.ts';
+import { storedJson } from '../stored-json.ts';
 import type { PostgresDatabase } from './database.ts';
 
 /** The state of a log, without its bytes. */
@@ -30,6 +32,14 @@ export interface Opening {
   readonly threadId: string;
   readonly lease: string;
 }
+
+const PART = objectOf<QuarantinedPart>({
+  offset: NUMBER,
+  bytes: NUMBER,
+  lines: NUMBER,
+  sha256: TEXT,
+  file: TEXT,
+});
 
 /** Pieces that one query reads. */
 const PAGE = 64;
@@ -91,7 +101,9 @@ export class LogRows {
     const rows = (await this.#rows('SELECT part FROM log_quarantine WHERE thread_id = $1', [
       threadId,
     ])) as readonly { readonly part: string }[];
-    const parts = rows.map(({ part }) => JSON.parse(part) as QuarantinedPart);
+    const parts = rows.map(({ part }) =>
+      storedJson(part, PART, `a quarantined part of ${threadId}`),
+    );
     return parts.toSorted((one, other) => one.offset - other.offset);
   }
 

@@ -4,8 +4,10 @@ import type {
   RequestedApproval,
   SignedDecision,
 } from '../../core/approval.ts';
+import { OBJECT, objectOf, TEXT } from '../../core/shape.ts';
 import type { ApprovalFilter, Approvals, StoredApproval } from '../approvals.ts';
 import { all, change, one, type SqlDatabase, type Work } from '../sql-work.ts';
+import { storedJson } from '../stored-json.ts';
 
 export const APPROVALS_MIGRATION = `
   CREATE TABLE approvals (
@@ -30,6 +32,15 @@ export const APPROVALS_MIGRATION = `
     late INTEGER NOT NULL CHECK (late IN (0, 1)),
     UNIQUE (approval_id, signature)
   );`;
+
+/** Members without which nothing can be checked. */
+const REQUESTED = objectOf<RequestedApproval>({
+  request: OBJECT,
+  request_sha256: TEXT,
+  input: OBJECT,
+  preview: OBJECT,
+});
+const SIGNED = objectOf<SignedDecision>({ decision: OBJECT, public_key: TEXT, signature: TEXT });
 
 interface Row {
   readonly approval_id: string;
@@ -190,11 +201,11 @@ function* stored({ approval_id: id, state, requested, closed_at }: Row): Work<St
     id,
   )) as readonly DecisionRow[];
   return {
-    ...(JSON.parse(requested) as RequestedApproval),
+    ...storedJson(requested, REQUESTED, `the request ${id}`),
     state,
     closed_at,
     decisions: decisions.map(({ signed, recorded_at, late }) => ({
-      signed: JSON.parse(signed) as SignedDecision,
+      signed: storedJson(signed, SIGNED, `a decision about ${id}`),
       recorded_at,
       late: late === 1,
     })),

@@ -1,5 +1,7 @@
+import { OBJECT, objectOf, type Shape, TEXT } from '../../core/shape.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import { change, one, type Work } from '../sql-work.ts';
+import { storedJson } from '../stored-json.ts';
 
 /** The number of each thread's current or last run, and the ends of the runs before it. */
 export const RUNS_MIGRATION = `
@@ -17,6 +19,11 @@ type Ending = Pick<
   ThreadRecord,
   'status' | 'updated_at' | 'completed_at' | 'cost' | 'result' | 'outputs' | 'error'
 > & { readonly cancel_requested: string | null };
+
+const ENDING = objectOf<Pick<Ending, 'status' | 'cost'>>({
+  status: TEXT,
+  cost: OBJECT,
+}) as Shape<unknown> as Shape<Ending>;
 
 /** Ends of earlier runs that a thread keeps, for those who still wait for one of them. */
 const KEPT_ENDS = 20;
@@ -66,7 +73,7 @@ export function* pastEnd(threadId: string, run: number): Work<Ending | undefined
     threadId,
     run,
   )) as { readonly ending: string } | undefined;
-  return row && (JSON.parse(row.ending) as Ending);
+  return row && storedJson(row.ending, ENDING, `the end of run ${run} of ${threadId}`);
 }
 
 /** Makes an earlier run the last one again, because the runs after it never began. */
