@@ -6,6 +6,7 @@ import type { ThreadPlan } from '../core/plan.ts';
 import { isActive, type ThreadRecord, type ThreadResult } from '../core/thread.ts';
 import { isKnown } from '../log/tree.ts';
 import { withFamily } from '../threads/family/family-cost.ts';
+import { signedEnd } from '../threads/family/signed-end.ts';
 import type { ThreadDocument } from '../threads/thread-document.ts';
 import type { ExecuteDirectiveRequest } from './api/rye.ts';
 import type {
@@ -70,16 +71,18 @@ export class Threads implements ThreadsService {
   }
 
   async show(threadId: string): Promise<ThreadDetails> {
-    const { registry, logs, deliveries } = this.#workspace.store;
+    const { store } = this.#workspace;
+    const { registry, logs, deliveries } = store;
     const { projectPath } = this.#workspace.options;
-    const thread = await registry.get(threadId);
-    if (!thread)
+    const found = await registry.get(threadId);
+    if (!found)
       throw new RyeError('thread_not_found', `thread not found: ${threadId}`, {
         hint: 'Run: rye threads list',
       });
     const { noticeChanges } = await import('./guards.ts');
     await noticeChanges(this.#workspace);
     const files = threadFiles(this.#workspace);
+    const thread = await signedEnd({ store, files }, found, await registry.runOf(threadId));
     const read = await readDocument(async () => await files.readDocument(threadId));
     const children = await registry.list({ parentId: threadId, order: 'oldest first' });
     return {

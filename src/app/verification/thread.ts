@@ -7,6 +7,7 @@ import { displacedRecord } from '../../items/binding.ts';
 import { decodeHeader } from '../../log/codec.ts';
 import { eventsWith, linesWith } from '../../log/lines.ts';
 import type { LogVerification, VerifyOptions } from '../../storage/store.ts';
+import { signedEnd } from '../../threads/family/signed-end.ts';
 import type { ThreadFiles } from '../../threads/ports.ts';
 import type { ThreadDocument } from '../../threads/thread-document.ts';
 import { capabilitiesSubject, exportSubject } from '../../threads/thread-files-fs.ts';
@@ -170,8 +171,24 @@ async function verifyRecord(
   files: ThreadFiles,
   threadId: string,
 ): Promise<{ readonly document: ThreadDocument | undefined; readonly checks: Check[] }> {
-  const { document, check } = await verifyDocument(files, threadId);
+  const { document, check: read } = await verifyDocument(files, threadId);
+  const check = read.ok ? await verifyEnd(workspace, files, threadId, read) : read;
   return { document, checks: [check, await verifyTranscript(workspace, threadId, document)] };
+}
+
+/** Compares the end of a thread in a store of many machines, where lists and waits find it, with the signed one. */
+async function verifyEnd(
+  { store }: Workspace,
+  files: ThreadFiles,
+  threadId: string,
+  check: Check,
+): Promise<Check> {
+  if (!store.documents) return check;
+  const record = await store.registry.get(threadId);
+  if (!record) return check;
+  const end = await signedEnd({ store, files }, record, await store.registry.runOf(threadId));
+  if (end.status === record.status || end.error === null) return check;
+  return { name: 'thread.json', ok: false, error: end.error };
 }
 
 async function verifyDocument(

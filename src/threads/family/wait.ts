@@ -14,6 +14,7 @@ import { threadsFolder } from '../thread-files-fs.ts';
 import { changesOf } from './changes.ts';
 import { chainEnd } from './children.ts';
 import { resumeWaitingAncestors } from './resume-process.ts';
+import { signedEnd } from './signed-end.ts';
 import { startQueued } from './spawn.ts';
 import { DecisionTaker } from './take-up.ts';
 import { type ChangeWatch, watchFile } from './watch-fs.ts';
@@ -73,6 +74,8 @@ export interface WaitPorts {
   readonly watch: ChangeWatch;
   /** Finalizes a crashed thread; false if that is not possible now. */
   readonly settle: (thread: ThreadRecord) => Promise<boolean>;
+  /** Returns the end of a run as it is signed, see `signed-end.ts`. */
+  readonly signedEnd: (thread: ThreadRecord, run: number) => Promise<ThreadRecord>;
   /** Reads the changes in the worktree of a thread that has ended. */
   readonly changesOf: (thread: ThreadRecord | undefined) => Promise<WorktreeChanges | undefined>;
 }
@@ -116,7 +119,8 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
       runs.set(threadId, current);
       return current === run ? [last, false] : await found(id);
     }
-    return [end ?? last, end !== undefined && !isHandedOff(end)];
+    if (!end || isHandedOff(end)) return [end ?? last, false];
+    return [await ports.signedEnd(end, run), true];
   };
   const unsettled = new Set<string>();
   const quiet = new QuietThreads(ports);
@@ -311,6 +315,7 @@ export async function waitThreads(
         clock: env.clock,
         watch,
         settle: async (thread) => await settleLost(env, thread),
+        signedEnd: async (thread, run) => await signedEnd(env, thread, run),
         changesOf: async (thread) => await changesOf(env, thread),
       },
       { ...request, onLook },

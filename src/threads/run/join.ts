@@ -3,6 +3,7 @@ import { isActive, type ThreadRecord, type ThreadResult } from '../../core/threa
 import { cancelThread } from '../family/cancel.ts';
 import { chainEnd, type JoinedChild } from '../family/children.ts';
 import { familyCost } from '../family/family-cost.ts';
+import { signedEnd } from '../family/signed-end.ts';
 import { waitThreads } from '../family/wait.ts';
 import type { ThreadEnv } from '../ports.ts';
 import { isWaiting, waitingOf } from './waiting.ts';
@@ -34,7 +35,7 @@ export async function joinThread(
       const last = await chainEnd(registry, threadId);
       if (!last) throw new RyeError('thread_not_found', `thread not found: ${threadId}`);
       const stored = async (): Promise<JoinedChild> => ({
-        result: await storedResult(env, threadId, last),
+        result: await storedResult(env, threadId, await trusted(env, last)),
         run: await registry.runOf(last.thread_id),
       });
       if (signal.aborted) return await stored();
@@ -58,6 +59,10 @@ export async function joinThread(
   } finally {
     signal.removeEventListener('abort', onAbort);
   }
+}
+
+async function trusted(env: ThreadEnv, last: ThreadRecord): Promise<ThreadRecord> {
+  return await signedEnd(env, last, await env.store.registry.runOf(last.thread_id));
 }
 
 /** Returns the end of a thread, or its wait, as the registry has it. */
