@@ -153,8 +153,10 @@ class Leg {
     if (status !== 'running') return true;
     const worker = await this.#connection.threads.workerOf(threadId);
     if (!worker?.isLiving) return true;
-    // of this worker, only the death of the earlier process lets the claim pass
-    return worker.workerId === this.#options.order.workerId;
+    if (worker.workerId !== this.#options.order.workerId) return false;
+    // of this worker, only the death of the earlier process lets the claim pass: a leg that came twice is no take-over
+    const owner = store.owners.ofRecord(record);
+    return owner === undefined || store.owners.state(owner) === 'gone';
   }
 
   async #continue(env: ThreadEnv, record: ThreadRecord): Promise<LegOutcome> {
