@@ -50,6 +50,8 @@ interface WorkerStart {
   readonly isOlder?: boolean;
   /** False: a worker that trusts no key of a person. */
   readonly trusts?: boolean;
+  /** The folder of another build of the program. */
+  readonly build?: string;
 }
 
 const LIMIT_MS = 60_000;
@@ -112,6 +114,7 @@ async function startWorker(
     urlOf = (url) => url,
     isOlder = false,
     trusts = true,
+    build,
   }: WorkerStart = {},
 ): Promise<RunningWorker> {
   const root = mkdtempSync(path.join(tmpdir(), 'rye-worker-'));
@@ -124,7 +127,7 @@ async function startWorker(
   const given = { ...read, url: urlOf(read.url), ...(isOlder ? {} : { pool }) };
   writeFileSync(path.join(root, 'token'), tokenText(given));
   writeFileSync(path.join(root, 'person.pem'), pem);
-  const program = path.join(await cliPackage(), 'bin', 'rye.js');
+  const program = path.join(build ?? (await cliPackage()), 'bin', 'rye.js');
   const environment = { PATH: process.env['PATH'], HOME: home, ...env, ...more };
   const options = { cwd: folder, env: environment } as const;
   if (trusts) {

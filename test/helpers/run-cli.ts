@@ -2,6 +2,7 @@ import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync } from 'node:fs';
 import path from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { oncePerRun } from './once-per-run.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
@@ -14,9 +15,29 @@ export async function cliPackage(): Promise<string> {
   return await oncePerRun('program', build);
 }
 
+/** The same program with another version, as an upgrade brings it. Returns the folder. */
+export async function cliPackageOf(version: string): Promise<string> {
+  return await oncePerRun(`program-${version}`, (folder) => {
+    const script = pathToFileURL(path.join(ROOT, 'scripts', 'build.mjs')).href;
+    const define = { __RYE_VERSION__: JSON.stringify(version) };
+    const without = ['listing', 'program', 'help'];
+    const call = `await bundle(${JSON.stringify(path.join(folder, 'dist'))}, ${JSON.stringify({ define, without })})`;
+    execFileSync(process.execPath, [
+      '--input-type=module',
+      '--eval',
+      `import { bundle } from ${JSON.stringify(script)};\n${call};`,
+    ]);
+    copyParts(folder);
+  });
+}
+
 function build(folder: string): void {
   const script = path.join(ROOT, 'scripts', 'build.mjs');
   execFileSync(process.execPath, [script, '--no-types', '--outdir', path.join(folder, 'dist')]);
+  copyParts(folder);
+}
+
+function copyParts(folder: string): void {
   for (const part of ['.ai', 'bin', 'package.json']) {
     cpSync(path.join(ROOT, part), path.join(folder, part), { recursive: true });
   }
