@@ -231,6 +231,8 @@ export function row(trial) {
   for (const name of COUNTS) made[name] = 0;
   return Object.assign(made, {
     note: (text, by = 1) => made.notes.set(text, (made.notes.get(text) ?? 0) + by),
+    /** Adds a measured figure to the notes. */
+    tell: (text) => made.notes.set(text, null),
     fail(count, text) {
       made[count] += 1;
       made.problems.push(`${trial}: ${text.slice(0, PROBLEM_LENGTH)}`);
@@ -263,7 +265,7 @@ export function table(rows) {
     one.trial,
     one.n,
     ...COUNTS.map((name) => one[name]),
-    [...one.notes].map(([text, by]) => `${by} ${text}`).join(', '),
+    [...one.notes].map(([text, by]) => (by === null ? text : `${by} ${text}`)).join(', '),
   ]);
   return [tableLine(head), tableLine(head.map(() => '---')), ...cells.map(tableLine)].join('\n');
 }

@@ -15,6 +15,7 @@ const PARTS = [
   'signals',
   'rollback',
   'concurrency',
+  'fleet',
 ];
 
 const { values } = parseArgs({
@@ -23,6 +24,7 @@ const { values } = parseArgs({
     count: { type: 'string' },
     seed: { type: 'string', default: '1' },
     width: { type: 'string', default: '2' },
+    part: { type: 'string' },
   },
 });
 
@@ -41,6 +43,7 @@ try {
       random: chance(Number(values.seed)),
       width: Number(values.width),
       ...(values.count === undefined ? {} : { count: Number(values.count) }),
+      ...(values.part === undefined ? {} : { part: values.part }),
     });
     rows.push(...made);
     process.stderr.write(`${name}: ${Math.round((performance.now() - begun) / 1000)} s\n`);

@@ -92,7 +92,7 @@ export async function checkFleet({ sql, verify }: CheckOptions): Promise<FleetCh
     problems.push(...[...found, ...wrong].map((text) => `${thread.thread_id}: ${text}`));
   }
   problems.push(
-    ...ledgerProblems(threads, ledger),
+    ...ledgerProblems(threads, ledger, logs),
     ...treeProblems(ledger, logs),
     ...childProblems(threads, logs, sent),
   );
@@ -192,10 +192,13 @@ function spendProblems(events: readonly Event[]): readonly string[] {
 function ledgerProblems(
   threads: readonly ThreadRow[],
   ledger: readonly LedgerRow[],
+  logs: ReadonlyMap<string, readonly Event[]>,
 ): readonly string[] {
   const rows = new Map(ledger.map((row) => [row.thread_id, row]));
   return threads.flatMap(({ thread_id: id, status }) => {
     const row = rows.get(id);
+    // its starter was killed before it had a budget: it did nothing
+    if (!row && FINAL.has(status) && logs.get(id)?.length === 0) return [];
     if (!row) return [`${id}: it has no row in the ledger`];
     const spent = row.actual > row.max ? [`${id}: the ledger has ${row.actual} of ${row.max}`] : [];
     const isHeld = FINAL.has(status) && row.status !== 'released';
