@@ -43,7 +43,7 @@ text="$(cat)"; sleep 0.2; echo "$text" >> ${file}; sleep 0.2
 `;
 }
 
-const FAMILY = `<execute><directive>*</directive></execute><execute><tool>rye/agent/*</tool></execute>
+const FAMILY = `<execute><directive>*</directive></execute><execute><tool>rye/agent/*</tool><tool>mark</tool></execute>
 <acknowledge risk="elevated">The trials start children.</acknowledge>`;
 
 /** A fleet with an empty database. Its directives are \`work\` (calls the tool \`mark\`) and \`parent\` (starts children). */
