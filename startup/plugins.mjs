@@ -67,7 +67,8 @@ export const lazyPackages = {
     build.onLoad({ filter: /./, namespace: 'lazy-package' }, ({ path }) => {
       const rows = Object.entries(LAZY[path]).map(([name, kind]) => {
         const start = name === 'default' ? 'export default function' : `export function ${name}`;
-        const value = `load().${name}`;
+        // a package of the CommonJS format is its default export itself
+        const value = name === 'default' ? '(load().default ?? load())' : `load().${name}`;
         return kind === 'class'
           ? `${start}(...args) { return new (${value})(...args); }`
           : `${start}(...args) { return ${value}(...args); }`;
