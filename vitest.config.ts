@@ -5,8 +5,12 @@ import { definitions } from './scripts/define.mjs';
 const SHARED = [
   'test/{app,cli,core,disk,export,hooks,items,log,loop,pi,policy,providers,schemas,threads,tools,trust}/**/*.test.ts',
 ];
-/** These measure the memory of their process. */
-const MEMORY = ['test/loop/model-call.test.ts', 'test/tools/builtin/read.test.ts'];
+/** These measure the memory of their process, or depend on it. */
+const MEMORY = [
+  'test/loop/model-call.test.ts',
+  'test/threads/idle-process.test.ts',
+  'test/tools/builtin/read.test.ts',
+];
 
 export default defineConfig({
   define: await definitions(),

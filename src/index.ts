@@ -109,6 +109,8 @@ export type {
   IsolationKind,
   IsolationResult,
   PlannedWorktree,
+  PushedChanges,
+  SavedWorktree,
   WorktreeChanges,
 } from './core/isolation.ts';
 export type { JsonObject, JsonValue } from './core/json.ts';
@@ -138,6 +140,7 @@ export type {
   PlannedModel,
   PlannedRule,
   PlannedRules,
+  PlannedSource,
   PlannedTool,
   PlanSource,
   ProcessBlock,
@@ -148,6 +151,8 @@ export type {
   RequestedSettings,
   RuleEngine,
   RuleSettings,
+  SourceKind,
+  SourceResults,
   ThreadPlan,
   ThreadSettings,
   ValueType,
