@@ -58,7 +58,7 @@ export async function openFleet(session) {
   place.write('.ai/directives/parent.md', item('parent', FAMILY, 'I am {input:who}.', family));
   await must(place.rye('sign', 'tool', 'mark'));
   await must(place.rye('sign', 'directive', '*'));
-  const server = await startPostgres();
+  const server = await startPostgres(['-c', 'max_connections=400']);
   const url = await server.url('fleet');
   await must(place.rye('fleet', 'init', '--database', url));
   const { stdout: pem } = await must(place.rye('keys', 'export'));

@@ -60,6 +60,8 @@ async function killing(fleet, { random, isOver, takeOvers, removals }) {
       removed(fleet, { worker, at, removals }),
       delay(REPLACE_AFTER_MS).then(async () => await fleet.worker(worker.machine, worker.slots)),
     );
+    // the error that ends a trial early is the one to report, not that of a look after it
+    for (const watch of watches) watch.catch(() => undefined);
   }
   await Promise.all(watches);
   return kills;
