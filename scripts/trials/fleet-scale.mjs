@@ -49,15 +49,18 @@ function statOf(pid) {
   }
 }
 
+/** Processor time of the children of a process, of those that live and those that have ended. */
+function childrenMs(pid) {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(statOf)
+    .filter(({ parent }) => parent === pid)
+    .reduce((sum, { own, children }) => sum + own + children, statOf(pid).children);
+}
+
 /** Processor time of PostgreSQL with all its processes. */
 function serverMs({ pid }) {
-  const all = readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .map(statOf);
-  const { own, children } = statOf(pid);
-  return all
-    .filter(({ parent }) => parent === pid)
-    .reduce((sum, one) => sum + one.own, own + children);
+  return statOf(pid).own + childrenMs(pid);
 }
 
 async function engines(url, count, slots) {
@@ -166,12 +169,18 @@ async function threads(fleet, result, count) {
   await fleet.until("SELECT count(*) >= 5 FROM threads WHERE status = 'completed'");
   const done = async () =>
     (await fleet.rows("SELECT count(*)::int AS n FROM threads WHERE status = 'completed'"))[0].n;
-  const first = { ...statOf(pid), server: serverMs(fleet.server), legs: await done() };
+  const state = async () => ({
+    own: statOf(pid).own,
+    legs: await done(),
+    processes: childrenMs(pid),
+    server: serverMs(fleet.server),
+  });
+  const first = await state();
   await fleet.until("SELECT count(*) >= $1 FROM threads WHERE status = 'completed'", [MEASURED]);
-  const last = { ...statOf(pid), server: serverMs(fleet.server), legs: await done() };
+  const last = await state();
   const per = (name) => ((last[name] - first[name]) / (last.legs - first.legs)).toFixed(0);
   result.tell(
-    `CPU ms of a leg of one turn: its process ${per('children')}, worker ${per('own')}, server ${per('server')}`,
+    `CPU ms of a leg of one turn: its process ${per('processes')}, worker ${per('own')}, server ${per('server')}`,
   );
   await fleet.kill(worker, 'SIGTERM');
 }

@@ -75,17 +75,13 @@ export async function runInTurn(first: string, options: TurnOptions): Promise<Th
   const isAsStarted = startedState();
   const taken = [first];
   const results: Promise<ThreadResult>[] = [];
-  const mayRunMore = (): boolean =>
-    !signal.aborted &&
-    taken.length < MAX_IN_TURN &&
-    process.memoryUsage.rss() <= MAX_RESIDENT_BYTES &&
-    isAsStarted();
+  const mayTakeMore = (): boolean => !signal.aborted && mayRunMore(taken.length) && isAsStarted();
   const rye = new KeptRye(options.open);
   try {
     // the list grows while it is read
     for (const [at, threadId] of taken.entries()) {
       const onNext = (next: string): boolean => {
-        if (taken.length > at + 1 || !mayRunMore()) return false;
+        if (taken.length > at + 1 || !mayTakeMore()) return false;
         taken.push(next);
         return true;
       };
@@ -94,7 +90,7 @@ export async function runInTurn(first: string, options: TurnOptions): Promise<Th
       results.push(run());
       // the failure of one thread is not that of the next
       await Promise.allSettled(results);
-      if (!waits || taken.length > at + 1 || !mayRunMore()) continue;
+      if (!waits || taken.length > at + 1 || !mayTakeMore()) continue;
       const { projectPath } = await rye.current();
       const { pid } = process;
       const next = await offerProcess({
@@ -112,8 +108,13 @@ export async function runInTurn(first: string, options: TurnOptions): Promise<Th
   return await (results[0] as Promise<ThreadResult>);
 }
 
+/** True if a process that has run so many threads may run another one. */
+export function mayRunMore(count: number): boolean {
+  return count < MAX_IN_TURN && process.memoryUsage.rss() <= MAX_RESIDENT_BYTES;
+}
+
 /** Returns a test that the working folder and the environment are as they are now. */
-function startedState(): () => boolean {
+export function startedState(): () => boolean {
   const started = processState();
   return () => processState() === started;
 }

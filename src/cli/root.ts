@@ -16,8 +16,8 @@ export const ROOT: Command = {
       ...commandsOf(() => import('./commands/run.ts'), {
         '__run-thread': 'Run a launched thread in this process',
       }),
-      ...commandsOf(() => import('./commands/worker.ts'), {
-        '__run-leg': 'Run one leg of a fleet in this process',
+      ...commandsOf(() => import('./commands/run-leg.ts'), {
+        '__run-leg': 'Run legs of a fleet in this process',
       }),
       ...commandsOf(() => import('./commands/complete.ts'), {
         __complete: 'Print the words that a shell offers',

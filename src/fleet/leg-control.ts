@@ -10,6 +10,12 @@ export type LegMessage =
   /** The leg is to end at the next safe point. */
   | { readonly kind: 'drain' };
 
+/** A message of the process of a leg to its worker, one JSON line each: its leg has ended, and it takes another order. */
+export interface LegReply {
+  /** The exit status that the process would end with. */
+  readonly status: number;
+}
+
 /** Everything that the process of a leg is told at its start. It has secrets, so it comes through a pipe. */
 export interface LegOrder {
   readonly format: 1;

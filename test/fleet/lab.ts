@@ -17,6 +17,8 @@ let count = 0;
 /** A worker in a separate process. */
 export interface RunningWorker {
   readonly process: ChildProcess;
+  /** The home of its user. */
+  readonly home: string;
   /** Returns the text that it printed so far. */
   output(): string;
   /** Its ID in the fleet, once it is printed. */
@@ -166,6 +168,7 @@ async function startWorker(
   });
   return {
     process: child,
+    home,
     output: () => output,
     id: async () => {
       const limit = Date.now() + LIMIT_MS;

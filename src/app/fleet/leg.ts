@@ -17,6 +17,7 @@ import { keepCertificatesIn } from '../../trust/certificates-fs.ts';
 import type { OpenRyeOptions } from '../api/rye.ts';
 import { systemClock, systemIds } from '../system.ts';
 import { threadEnv, threadPorts } from '../thread-env.ts';
+import { startedState } from '../thread-process.ts';
 import { Workspace } from '../workspace.ts';
 import { connectFleet, type FleetConnection } from './connection.ts';
 import { unpackItems } from './items.ts';
@@ -37,18 +38,27 @@ export interface LegOptions extends Pick<OpenRyeOptions, 'env' | 'configOverride
   readonly signal: AbortSignal;
 }
 
+export interface LegResult {
+  readonly outcome: LegOutcome;
+  /** True if nothing of the leg remains in this process, so that it may run another one. */
+  readonly isAtRest: boolean;
+}
+
 /** Runs one leg of a thread in this process. Never throws. */
-export async function runLeg(options: LegOptions): Promise<LegOutcome> {
+export async function runLeg(options: LegOptions): Promise<LegResult> {
   const leg = new Leg(options);
+  const isAsStarted = startedState();
+  let result: LegResult;
   try {
-    return await leg.run();
+    const outcome = await leg.run();
+    result = { outcome, isAtRest: outcome === 'done' && isAsStarted() && (await leg.isAtRest()) };
   } catch (error) {
     const failure = toRyeError(error);
     options.onNotice?.(failure.message);
-    return isTransient(failure) ? 'again' : 'refused';
-  } finally {
-    await leg.close();
+    result = { outcome: isTransient(failure) ? 'again' : 'refused', isAtRest: false };
   }
+  await leg.close(!result.isAtRest);
+  return result;
 }
 
 class Leg {
@@ -66,9 +76,19 @@ class Leg {
     });
   }
 
-  async close(): Promise<void> {
-    for (const workspace of this.#workspaces) workspace.close({ exiting: true });
+  async close(exiting: boolean): Promise<void> {
+    for (const workspace of this.#workspaces) workspace.close({ exiting });
     await this.#connection.close();
+  }
+
+  /** False if this process still owns the thread, or has read secret inputs. */
+  async isAtRest(): Promise<boolean> {
+    const { threadId, workerId } = this.#options.order;
+    if (Object.keys(this.#secrets).length > 0) return false;
+    const record = await this.#workspaces[0]?.store.registry.get(threadId);
+    if (record?.status !== 'running') return true;
+    const worker = await this.#connection.threads.workerOf(threadId);
+    return worker !== undefined && worker.workerId !== workerId;
   }
 
   async run(): Promise<LegOutcome> {

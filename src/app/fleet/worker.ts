@@ -1,8 +1,7 @@
-import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
-import { RyeError, systemCodeOf } from '../../core/errors.ts';
+import { RyeError } from '../../core/errors.ts';
 import type { SourceProtocol } from '../../core/plan.ts';
-import type { LegMessage, LegOrder } from '../../fleet/leg-control.ts';
+import type { LegOrder } from '../../fleet/leg-control.ts';
 import type { LegSpec, QueueNotice, Worker } from '../../fleet/port.ts';
 import type { WorkerToken } from '../../fleet/token.ts';
 import { WorkerLease } from '../../fleet/worker-lease.ts';
@@ -15,6 +14,7 @@ import { readPrivateKey } from '../../trust/keys.ts';
 import { machineClock, systemClock, systemIds, systemSpacePath } from '../system.ts';
 import { connectFleet, type FleetConnection } from './connection.ts';
 import { EXIT_OF_LEG } from './leg-outcome.ts';
+import { LegProcesses } from './leg-processes.ts';
 
 /** The duration of a lease. A worker that is gone is replaced after it and two beats of the others. */
 export const LEASE_MS = 3000;
@@ -77,13 +77,14 @@ export class FleetWorker {
   readonly #leases: ReturnType<typeof openWorkerLeases>;
   readonly #lease: WorkerLease;
   readonly #stopped = new AbortController();
-  readonly #legs = new Map<string, ChildProcess>();
+  readonly #legs: LegProcesses;
   readonly #sandbox: LegOrder['sandbox'];
   #worker: Worker | undefined;
   #leaving: Promise<void> | undefined;
 
   constructor(options: WorkerOptions) {
-    const { token, labels, version, configOverrides } = options;
+    const { token, labels, version, configOverrides, userSpacePath, folder, env, slots, report } =
+      options;
     this.#options = options;
     this.workerId = `${token.label}-${systemIds.uuid().slice(0, 8)}`;
     this.#connection = connectFleet({
@@ -101,10 +102,25 @@ export class FleetWorker {
       leaseMs: LEASE_MS,
     });
     this.#sandbox = sandboxOf(configOverrides);
+    this.#legs = new LegProcesses({
+      command: process.execPath,
+      args: [
+        join(systemSpacePath(), 'bin', 'rye.js'),
+        '--user-space',
+        userSpacePath,
+        ...configOverrides.flatMap((override) => ['--config', override]),
+        RUN_LEG,
+      ],
+      cwd: folder,
+      env: legEnvironment(env),
+      slots,
+      onLine: (threadId, message) =>
+        report({ kind: 'notice', message, ...(threadId ? { thread_id: threadId } : {}) }),
+    });
   }
 
   get running(): number {
-    return this.#legs.size;
+    return this.#legs.running;
   }
 
   /** The state of the queues that it works on, for metrics. */
@@ -117,6 +133,7 @@ export class FleetWorker {
     await this.#join();
     const { queues, slots } = this.#options;
     await this.#lease.take();
+    this.#legs.start();
     const keeping = this.#lease.keep();
     const reaping = new WorkerReaper({ leases: this.#leases, clock: systemClock }).watch(
       this.#stopped.signal,
@@ -160,7 +177,8 @@ export class FleetWorker {
   async #departure(): Promise<void> {
     await this.#worker?.drain(this.#options.drainMs);
     // legs that did not reach a safe point: another worker continues them
-    for (const child of this.#legs.values()) endGroup(child);
+    this.#legs.kill();
+    this.#legs.close();
     this.#stopped.abort();
     await this.#lease.release().catch(() => undefined);
     this.#leases.close();
@@ -235,12 +253,11 @@ export class FleetWorker {
       await systemClock.sleep(BEAT_MS, signal);
       if (this.#lease.isRemoved) {
         // others run its threads now
-        for (const child of this.#legs.values()) endGroup(child);
+        this.#legs.kill();
         void this.leave();
         return;
       }
-      const until = this.#until();
-      for (const child of this.#legs.values()) send(child, { kind: 'beat', until });
+      this.#legs.send({ kind: 'beat', until: this.#until() });
       await this.#obeyDrain();
     }
   }
@@ -255,77 +272,40 @@ export class FleetWorker {
     }
   }
 
-  async #runLeg(leg: LegSpec, signal: AbortSignal): Promise<void> {
-    const { threadId, legId } = leg;
+  async #runLeg({ threadId }: LegSpec, signal: AbortSignal): Promise<void> {
     const { report } = this.#options;
-    const child = this.#spawn(threadId);
-    this.#legs.set(legId, child);
     this.counts.legs_started += 1;
     report({ kind: 'leg_started', thread_id: threadId });
-    const stop = (): void => send(child, { kind: 'drain' });
-    if (signal.aborted) stop();
-    signal.addEventListener('abort', stop, { once: true });
-    try {
-      const code = await exitOf(child);
-      if (code === 0) this.counts.legs_ended += 1;
-      else if (code === EXIT_OF_LEG.refused) {
-        report({
-          kind: 'notice',
-          thread_id: threadId,
-          message: `the leg of ${threadId} was refused`,
-        });
-      } else {
-        if (code !== EXIT_OF_LEG.again) this.counts.legs_crashed += 1;
-        throw new Error(`the process of the leg ended with ${code ?? 'a signal'}`);
-      }
-      report({ kind: 'leg_ended', thread_id: threadId });
-    } finally {
-      signal.removeEventListener('abort', stop);
-      this.#legs.delete(legId);
+    const status = await this.#legs.run(this.#orderOf(threadId), signal);
+    if (status === EXIT_OF_LEG.done) this.counts.legs_ended += 1;
+    else if (status === EXIT_OF_LEG.refused) {
+      report({
+        kind: 'notice',
+        thread_id: threadId,
+        message: `the leg of ${threadId} was refused`,
+      });
+    } else {
+      if (status !== EXIT_OF_LEG.again) this.counts.legs_crashed += 1;
+      throw new Error(`the process of the leg ended with ${status ?? 'a signal'}`);
     }
+    report({ kind: 'leg_ended', thread_id: threadId });
   }
 
-  #spawn(threadId: string): ChildProcess {
-    const { token, folder, userSpacePath, env, configOverrides, waitInlineMs, sources, report } =
-      this.#options;
-    const project = join(folder, 'threads', threadId);
-    const child = spawn(
-      process.execPath,
-      [
-        join(systemSpacePath(), 'bin', 'rye.js'),
-        '--user-space',
-        userSpacePath,
-        ...configOverrides.flatMap((override) => ['--config', override]),
-        RUN_LEG,
-      ],
-      {
-        cwd: folder,
-        env: legEnvironment(env),
-        stdio: ['pipe', 'ignore', 'pipe'],
-        detached: true,
-      },
-    );
-    child.stdin.on('error', () => undefined);
-    const order: LegOrder = {
+  #orderOf(threadId: string): LegOrder {
+    const { token, folder, waitInlineMs, sources } = this.#options;
+    return {
       format: 1,
       url: token.url,
       workerId: this.workerId,
       key: token.key,
       pool: token.pool ?? [],
       threadId,
-      folder: project,
+      folder: join(folder, 'threads', threadId),
       waitInlineMs,
       sandbox: this.#sandbox,
       sources,
       until: this.#until(),
     };
-    child.stdin.write(`${JSON.stringify(order)}\n`);
-    child.stderr.setEncoding('utf8');
-    child.stderr.on('data', (text: string) => {
-      for (const line of text.split('\n'))
-        if (line.trim() !== '') report({ kind: 'notice', thread_id: threadId, message: line });
-    });
-    return child;
   }
 
   /** The time until which legs may begin effects. */
@@ -336,26 +316,6 @@ export class FleetWorker {
   #notice({ legId, message }: QueueNotice): void {
     const thread = legId?.replace(/#[^#]*$/, '');
     this.#options.report({ kind: 'notice', message, ...(thread ? { thread_id: thread } : {}) });
-  }
-}
-
-function send(child: ChildProcess, message: LegMessage): void {
-  if (child.stdin?.writable) child.stdin.write(`${JSON.stringify(message)}\n`);
-}
-
-async function exitOf(child: ChildProcess): Promise<number | null> {
-  return await new Promise((resolve, reject) => {
-    child.once('error', reject);
-    child.once('close', (code) => resolve(code));
-  });
-}
-
-function endGroup(child: ChildProcess): void {
-  if (child.pid === undefined || child.exitCode !== null) return;
-  try {
-    process.kill(-child.pid, 'SIGKILL');
-  } catch (error) {
-    if (systemCodeOf(error) !== 'ESRCH') throw error;
   }
 }
 

@@ -1,5 +1,4 @@
 import path from 'node:path';
-import process from 'node:process';
 import type { WorkerReport } from '../../app/fleet/worker.ts';
 import { EXIT, RyeError } from '../../core/errors.ts';
 import { SOURCE_PROTOCOLS, type SourceProtocol } from '../../core/plan.ts';
@@ -123,45 +122,3 @@ function show(io: Io, { kind, thread_id: id, message }: WorkerReport, isJson: bo
   if (kind === 'notice') io.stderr.write(`rye: ${line}\n`);
   else printLine(io, line);
 }
-
-/** Runs one leg in the process that a worker started for it. */
-const runLeg = defineCommand({
-  examples: [],
-  run: async (call) => {
-    const { io, global } = call;
-    const [{ runLeg: run }, { EXIT_OF_LEG }, { LegLease }, { machineClock }] = await Promise.all([
-      import('../../app/fleet/leg.ts'),
-      import('../../app/fleet/leg-outcome.ts'),
-      import('../../fleet/leg-control.ts'),
-      import('../../app/system.ts'),
-    ]);
-    const ended = new AbortController();
-    const lines = io.readLines(ended.signal)[Symbol.asyncIterator]();
-    const first = await lines.next();
-    if (first.done === true) return EXIT.usage;
-    const order = JSON.parse(first.value);
-    const lease = new LegLease(machineClock, order.until);
-    // a service manager signals every process of a worker: the leg ends at its next safe point
-    for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const)
-      process.on(name, () => lease.receive({ kind: 'drain' }));
-    void (async () => {
-      for (let line = await lines.next(); line.done !== true; line = await lines.next())
-        lease.receive(JSON.parse(line.value));
-      // the worker is gone: another one takes the thread over
-      if (!ended.signal.aborted) process.kill(-process.pid, 'SIGKILL');
-    })();
-    const outcome = await run({
-      order,
-      lease,
-      env: io.env,
-      userSpacePath: workerFolders(call)[1],
-      configOverrides: global.config,
-      onNotice: (notice) => io.stderr.write(`${notice}\n`),
-      signal: new AbortController().signal,
-    });
-    ended.abort();
-    return EXIT_OF_LEG[outcome];
-  },
-});
-
-export { runLeg as '__run-leg' };
