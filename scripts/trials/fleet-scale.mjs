@@ -221,7 +221,7 @@ async function appends(fleet, result) {
   const p50 = Object.fromEntries(Object.entries(times).map(([name, all]) => [name, median(all)]));
   const bar = 2 * p50.local + p50.trip;
   result.tell(
-    `durable append p50 ${p50.store.toFixed(1)} ms (p99 ${percentile(times.store, 0.99).toFixed(0)}), local ${p50.local.toFixed(1)} ms, round trip ${p50.trip.toFixed(1)} ms: ${(p50.store / bar).toFixed(2)} of the bar`,
+    `durable append p50 ${p50.store.toFixed(2)} ms (p99 ${percentile(times.store, 0.99).toFixed(1)}), local ${p50.local.toFixed(2)} ms, round trip ${p50.trip.toFixed(2)} ms: ${(p50.store / bar).toFixed(2)} of the bar`,
   );
   store.close();
 }

@@ -16,7 +16,7 @@ import { threadTables } from './sql/thread-tables.ts';
 import type { Owners, Store } from './store.ts';
 import type { Leases } from './worker-leases.ts';
 
-export { inspectServer, type ServerReport };
+export { inspectServer, PostgresDatabase, type ServerReport };
 
 export interface PostgresStoreOptions {
   /** `postgres://user:password@host:port/database` */
@@ -28,14 +28,14 @@ export interface PostgresStoreOptions {
   readonly index: SearchIndex & { close(): void };
   /** The worker of the fleet for which this process runs threads; null or absent: none. */
   readonly workerId?: string | null;
-  /** Milliseconds for which all work waits while the server is away. Default: 0. */
-  readonly patientMs?: number;
+  /** Connections that outlive this store. Default: its own. */
+  readonly database?: PostgresDatabase;
 }
 
 /** A store that many machines share. Nothing is connected before its first use. */
 export function openPostgresStore(options: PostgresStoreOptions): Store {
-  const { url, clock, ids, owners, index, workerId = null, patientMs = 0 } = options;
-  const database = new PostgresDatabase({ url, patientMs });
+  const { url, clock, ids, owners, index, workerId = null } = options;
+  const database = options.database ?? new PostgresDatabase({ url });
   return {
     registry: new SqlRegistry(database, owners, threadLeases(workerId)),
     ledger: new SqlLedger(database),
@@ -46,7 +46,7 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     index,
     owners,
     close() {
-      database.close();
+      if (options.database === undefined) database.close();
       index.close();
     },
   };

@@ -5,7 +5,7 @@ import { sha256Hex } from '../../src/log/checkpoint.ts';
 import { openPostgresStore } from '../../src/storage/open-postgres.ts';
 import { ownerOf, processOwners } from '../../src/storage/owners.ts';
 import { PostgresDatabase } from '../../src/storage/postgres/database.ts';
-import { withClient } from '../../src/storage/sql-work.ts';
+import { all, withClient } from '../../src/storage/sql-work.ts';
 import { SqliteSearchIndex } from '../../src/storage/sqlite/search-index.ts';
 import type { Store } from '../../src/storage/store.ts';
 import {
@@ -63,7 +63,7 @@ describe('a PostgreSQL store', () => {
     const writer = await store.logs.create(headerFor('t-1'), options);
     writer.append([userMessage('one')]);
     await writer.sync();
-    return { store, database, options, writer };
+    return { store, database, options, writer, url };
   }
 
   const file = (text: string) => ({
@@ -196,6 +196,26 @@ describe('a PostgreSQL store', () => {
     writer.append([userMessage('at a place that is taken')]);
     await expect(writer.sync()).rejects.toMatchObject({ code: 'thread_locked' });
   });
+
+  it.each(['query', 'read', 'write'] as const)(
+    'a %s works while a newer version of rye changes its tables',
+    async (kind) => {
+      const { database: other, url } = await house();
+      // one connection, which keeps its prepared statements
+      const database = new PostgresDatabase({ url, connections: 1 });
+      onTestFinished(() => database.close());
+      const text = 'SELECT * FROM certificates';
+      const ask = async (): Promise<readonly unknown[]> =>
+        kind === 'query'
+          ? (await database.query(text)).rows
+          : await database[kind](() => all(text));
+      await other.query("INSERT INTO certificates (key_id, certificate) VALUES ('k', 'c')");
+      expect(await ask()).toMatchObject([{ key_id: 'k' }]);
+      await other.query("ALTER TABLE certificates ADD COLUMN later TEXT DEFAULT 'x'");
+      for (let again = 0; again < 2; again += 1)
+        expect(await ask()).toMatchObject([{ key_id: 'k', later: 'x' }]);
+    },
+  );
 
   it('keeps the password of its address out of errors', async () => {
     const url = `postgres://rye:hunter22@127.0.0.1:1/none`;

@@ -4,7 +4,7 @@ import type { PlannedFleet } from '../../core/plan.ts';
 import { isFinal, type ThreadRecord, type ThreadResult } from '../../core/thread.ts';
 import type { LegLease, LegOrder } from '../../fleet/leg-control.ts';
 import { openSecrets } from '../../fleet/sealed-secrets.ts';
-import { openPostgresStore } from '../../storage/open-postgres.ts';
+import { openPostgresStore, PostgresDatabase } from '../../storage/open-postgres.ts';
 import { processOwners } from '../../storage/owners.ts';
 import { SqliteSearchIndex } from '../../storage/sqlite/search-index.ts';
 import { areAtRest, resumeWaitingAncestors } from '../../threads/family/resume-process.ts';
@@ -34,8 +34,27 @@ const PATIENT_MS = 600_000;
 export interface LegOptions extends Pick<OpenRyeOptions, 'env' | 'configOverrides' | 'onNotice'> {
   readonly userSpacePath: string;
   readonly order: LegOrder;
+  readonly link: LegLink;
   readonly lease: LegLease;
   readonly signal: AbortSignal;
+}
+
+/** The connections of a process of legs, which serve all its legs. */
+export interface LegLink {
+  readonly connection: FleetConnection;
+  readonly database: PostgresDatabase;
+  close(): Promise<void>;
+}
+
+/** Returns the connections to a store. Nothing is connected before its first use. */
+export function openLegLink(url: string): LegLink {
+  const connection = connectFleet({ url, clock: systemClock, ids: systemIds });
+  const database = new PostgresDatabase({ url, patientMs: PATIENT_MS });
+  const close = async (): Promise<void> => {
+    database.close();
+    await connection.close();
+  };
+  return { connection, database, close };
 }
 
 export interface LegResult {
@@ -57,7 +76,7 @@ export async function runLeg(options: LegOptions): Promise<LegResult> {
     options.onNotice?.(failure.message);
     result = { outcome: isTransient(failure) ? 'again' : 'refused', isAtRest: false };
   }
-  await leg.close(!result.isAtRest);
+  leg.close(!result.isAtRest);
   return result;
 }
 
@@ -69,16 +88,11 @@ class Leg {
 
   constructor(options: LegOptions) {
     this.#options = options;
-    this.#connection = connectFleet({
-      url: options.order.url,
-      clock: systemClock,
-      ids: systemIds,
-    });
+    this.#connection = options.link.connection;
   }
 
-  async close(exiting: boolean): Promise<void> {
+  close(exiting: boolean): void {
     for (const workspace of this.#workspaces) workspace.close({ exiting });
-    await this.#connection.close();
   }
 
   /** False if this process still owns the thread, or has read secret inputs. */
@@ -251,7 +265,7 @@ class Leg {
 
   /** Opens the project of the thread; for a run of it with the place of its children. */
   #open(place?: PlannedFleet): Workspace {
-    const { order, lease, env, userSpacePath, configOverrides, onNotice } = this.#options;
+    const { order, lease, link, env, userSpacePath, configOverrides, onNotice } = this.#options;
     const { folder: projectPath, url, workerId, threadId, waitInlineMs, sandbox, sources } = order;
     const index = new SqliteSearchIndex({ path: join(projectPath, '.ai', 'state', 'index.db') });
     const store = openPostgresStore({
@@ -261,7 +275,7 @@ class Leg {
       owners: processOwners(),
       index,
       workerId,
-      patientMs: PATIENT_MS,
+      database: link.database,
     });
     const workspace: Workspace = new Workspace(
       {

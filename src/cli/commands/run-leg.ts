@@ -1,4 +1,5 @@
 import process from 'node:process';
+import type { LegLink } from '../../app/fleet/leg.ts';
 import type { LegLease, LegMessage, LegOrder, LegReply } from '../../fleet/leg-control.ts';
 import { defineCommand } from '../command.ts';
 import { workerFolders } from '../session.ts';
@@ -8,31 +9,29 @@ const runLeg = defineCommand({
   examples: [],
   run: async (call) => {
     const { io, global } = call;
-    const [
-      { runLeg: run },
-      { mayRunMore },
-      { EXIT_OF_LEG },
-      { LegLease: Lease },
-      { machineClock },
-    ] = await Promise.all([
-      import('../../app/fleet/leg.ts'),
-      import('../../app/thread-process.ts'),
-      import('../../app/fleet/leg-outcome.ts'),
-      import('../../fleet/leg-control.ts'),
-      import('../../app/system.ts'),
-    ]);
+    const [leg, { mayRunMore }, { EXIT_OF_LEG }, { LegLease: Lease }, { machineClock }] =
+      await Promise.all([
+        import('../../app/fleet/leg.ts'),
+        import('../../app/thread-process.ts'),
+        import('../../app/fleet/leg-outcome.ts'),
+        import('../../fleet/leg-control.ts'),
+        import('../../app/system.ts'),
+      ]);
     const ended = new AbortController();
     const orders = new Orders(io.readLines(ended.signal));
     // a service manager signals every process of a worker: the leg ends at its next safe point
     for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const)
       process.on(name, () => orders.stop());
+    let link: LegLink | undefined;
     for (let count = 1; ; count += 1) {
       const order = await orders.next();
       if (order === undefined) break;
+      link ??= leg.openLegLink(order.url);
       const lease = new Lease(machineClock, order.until);
       orders.begin(lease);
-      const { outcome, isAtRest } = await run({
+      const { outcome, isAtRest } = await leg.runLeg({
         order,
+        link,
         lease,
         env: io.env,
         userSpacePath: workerFolders(call)[1],
@@ -44,11 +43,13 @@ const runLeg = defineCommand({
       const status = EXIT_OF_LEG[outcome];
       if (orders.isStopped || !isAtRest || !mayRunMore(count)) {
         ended.abort();
+        await link.close();
         return status;
       }
       io.stdout.write(`${JSON.stringify({ status } satisfies LegReply)}\n`);
     }
     ended.abort();
+    await link?.close();
     // an order that comes now was not carried out
     return EXIT_OF_LEG.again;
   },

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import type { Pool, PoolClient, QueryResult } from 'pg';
 import { messageOf, RyeError } from '../../core/errors.ts';
-import type { SqlDatabase, Transaction, Work } from '../sql-work.ts';
+import type { SqlDatabase, Work } from '../sql-work.ts';
 import { parseStoreUrl } from '../store-url.ts';
 import { MIGRATIONS } from './schema.ts';
 
@@ -45,6 +45,8 @@ const LONGEST_WAIT_MS = 2000;
 const SERIALIZATION_FAILURE = '40001';
 const DEADLOCK = '40P01';
 const UNIQUE_VIOLATION = '23505';
+/** A prepared statement whose tables have changed since. */
+const PLAN_CHANGED = '0A000';
 const INT8_OID = 20;
 
 /**
@@ -53,6 +55,7 @@ const INT8_OID = 20;
  */
 export class PostgresDatabase implements SqlDatabase {
   readonly #options: PostgresOptions;
+  readonly #statements = new Statements();
   #pool: Promise<Pool> | undefined;
   #failedAt: number | undefined;
 
@@ -62,7 +65,10 @@ export class PostgresDatabase implements SqlDatabase {
 
   async read<T>(work: () => Work<T>): Promise<T> {
     return await this.guarded(
-      async () => await this.#patiently(async () => await drive(work(), await this.pool())),
+      async () =>
+        await this.#patiently(
+          async () => await planned(async () => await this.#drive(work(), await this.pool())),
+        ),
     );
   }
 
@@ -101,7 +107,10 @@ export class PostgresDatabase implements SqlDatabase {
   async query(text: string, values: readonly unknown[] = []): Promise<QueryResult> {
     return await this.guarded(
       async () =>
-        await this.#patiently(async () => await (await this.pool()).query(text, [...values])),
+        await this.#patiently(
+          async () =>
+            await planned(async () => await this.#statements.run(await this.pool(), text, values)),
+        ),
     );
   }
 
@@ -141,10 +150,9 @@ export class PostgresDatabase implements SqlDatabase {
   async #transaction<T>(work: () => Work<T>, isLosable: boolean): Promise<T> {
     const client = await (await this.pool()).connect();
     try {
-      await client.query('BEGIN ISOLATION LEVEL SERIALIZABLE');
-      if (isLosable) await client.query('SET LOCAL synchronous_commit = off');
-      const result = await drive(work(), client);
-      await this.#commit(client);
+      const id = await this.#begin(client, isLosable);
+      const result = await this.#drive(work(), client);
+      await this.#commit(client, id);
       client.release();
       return result;
     } catch (error) {
@@ -153,20 +161,41 @@ export class PostgresDatabase implements SqlDatabase {
     }
   }
 
-  /** Commits. If the connection breaks meanwhile, a patient database asks the server whether it did. */
-  async #commit(client: PoolClient): Promise<void> {
-    if ((this.#options.patientMs ?? 0) === 0) {
-      await client.query('COMMIT');
-      return;
+  async #drive<T>(work: Work<T>, client: Pool | PoolClient): Promise<T> {
+    let step = work.next();
+    while (step.done !== true) {
+      if (step.value.kind === 'client') {
+        step = work.next(await step.value.run(client));
+        continue;
+      }
+      const { kind, sql, parameters } = step.value;
+      const { rows, rowCount } = await this.#statements.run(client, numbered(sql), parameters);
+      if (kind === 'one') step = work.next(rows[0]);
+      else step = work.next(kind === 'all' ? rows : (rowCount ?? 0));
     }
-    const { rows } = await client.query<{ id: string | null }>(
-      'SELECT pg_current_xact_id_if_assigned()::text AS id',
-    );
+    return step.value;
+  }
+
+  /** Begins a transaction. Returns its ID if this database is patient: it may have to ask for it. */
+  async #begin(client: PoolClient, isLosable: boolean): Promise<string | undefined> {
+    const isPatient = (this.#options.patientMs ?? 0) > 0;
+    const statements = [
+      'BEGIN ISOLATION LEVEL SERIALIZABLE',
+      ...(isLosable ? ['SET LOCAL synchronous_commit = off'] : []),
+      ...(isPatient ? ['SELECT pg_current_xact_id()::text AS id'] : []),
+    ];
+    const answer: unknown = await client.query(statements.join('; '));
+    if (!isPatient) return undefined;
+    const last = (answer as readonly QueryResult<{ readonly id: string }>[]).at(-1);
+    return last?.rows[0]?.id;
+  }
+
+  /** Commits. If the connection breaks meanwhile, a patient database asks the server whether it did. */
+  async #commit(client: PoolClient, id: string | undefined): Promise<void> {
     try {
       await client.query('COMMIT');
     } catch (error) {
-      const id = rows[0]?.id ?? null;
-      if (!isAway(error) || id === null) throw error;
+      if (!isAway(error) || id === undefined) throw error;
       if ((await this.#fateOf(id)) !== 'committed') throw error;
     }
   }
@@ -191,19 +220,49 @@ async function rollBack(client: PoolClient): Promise<void> {
   }
 }
 
-async function drive<T>(work: Work<T>, client: Transaction): Promise<T> {
-  let step = work.next();
-  while (step.done !== true) {
-    if (step.value.kind === 'client') {
-      step = work.next(await step.value.run(client));
-      continue;
+const MAX_PREPARED = 500;
+
+/** The statements of a database, which its server parses once for each connection. */
+class Statements {
+  readonly #names = new Map<string, string>();
+  /** False once the tables have changed under a prepared statement: then each is parsed again. */
+  #isPreparing = true;
+
+  async run(
+    client: Pool | PoolClient,
+    text: string,
+    values: readonly unknown[],
+  ): Promise<QueryResult> {
+    const statement = { text, values: [...values] };
+    const name = this.#nameOf(text);
+    if (name === undefined) return await client.query(statement);
+    try {
+      return await client.query({ ...statement, name });
+    } catch (error) {
+      if (codeOf(error) === PLAN_CHANGED) this.#isPreparing = false;
+      throw error;
     }
-    const { kind, sql, parameters } = step.value;
-    const { rows, rowCount } = await client.query(numbered(sql), [...parameters]);
-    if (kind === 'one') step = work.next(rows[0]);
-    else step = work.next(kind === 'all' ? rows : (rowCount ?? 0));
   }
-  return step.value;
+
+  #nameOf(text: string): string | undefined {
+    if (!this.#isPreparing) return undefined;
+    let name = this.#names.get(text);
+    if (name === undefined && this.#names.size < MAX_PREPARED) {
+      name = `rye${this.#names.size}`;
+      this.#names.set(text, name);
+    }
+    return name;
+  }
+}
+
+/** Runs what is in no transaction, and runs it again if the tables have changed under a prepared statement. */
+async function planned<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (codeOf(error) !== PLAN_CHANGED) throw error;
+    return await work();
+  }
 }
 
 /** Replaces each `?` with the number of its parameter. The statements of rye have no `?` in their texts. */
@@ -330,7 +389,7 @@ const AWAY: ReadonlySet<string> = new Set([
 function triesAfter(error: unknown): number {
   const code = codeOf(error);
   if (code === SERIALIZATION_FAILURE || code === DEADLOCK) return MAX_TRIES;
-  return code === UNIQUE_VIOLATION ? MAX_TRIES_FOR_KEY : 1;
+  return code === UNIQUE_VIOLATION || code === PLAN_CHANGED ? MAX_TRIES_FOR_KEY : 1;
 }
 
 function pause(tries: number): number {

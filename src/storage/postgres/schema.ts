@@ -225,19 +225,24 @@ const LOGS = `
 
   CREATE FUNCTION append_log(id TEXT, held TEXT, offset_ BIGINT, piece BYTEA, added BIGINT) RETURNS TEXT
   LANGUAGE plpgsql AS $$
-  DECLARE head log_heads;
+  DECLARE
+    head log_heads;
+    line BIGINT;
   BEGIN
+    UPDATE log_heads SET bytes = offset_ + length(piece), lines = lines + added,
+      link = sha256(link || sha256(piece)) WHERE thread_id = id AND lease = held AND bytes = offset_
+      RETURNING lines - added INTO line;
+    IF FOUND THEN
+      INSERT INTO log_pieces (thread_id, start, lines, data) VALUES (id, offset_, line, piece);
+      PERFORM pg_notify('rye_log', id);
+      RETURN 'done';
+    END IF;
     SELECT * INTO head FROM log_heads WHERE thread_id = id FOR UPDATE;
     IF head.lease IS DISTINCT FROM held THEN RETURN 'lost'; END IF;
     IF head.bytes = offset_ + length(piece) AND EXISTS (
       SELECT FROM log_pieces WHERE thread_id = id AND start = offset_ AND data = piece
     ) THEN RETURN 'done'; END IF;
-    IF head.bytes <> offset_ THEN RETURN 'elsewhere'; END IF;
-    INSERT INTO log_pieces (thread_id, start, lines, data) VALUES (id, offset_, head.lines, piece);
-    UPDATE log_heads SET bytes = offset_ + length(piece), lines = head.lines + added,
-      link = sha256(head.link || sha256(piece)) WHERE thread_id = id;
-    PERFORM pg_notify('rye_log', id);
-    RETURN 'done';
+    RETURN 'elsewhere';
   END $$;
 
   CREATE FUNCTION cut_log(id TEXT, held TEXT, end_ BIGINT, kept BIGINT, name TEXT, part_ TEXT, piece BYTEA)
