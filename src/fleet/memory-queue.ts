@@ -118,6 +118,18 @@ export class MemoryQueue implements FleetQueue {
     return [...owners].reduce((count, owner) => count + this.#redispatch(owner), 0);
   }
 
+  async withoutLeg(
+    threads: readonly Pick<LegSpec, 'threadId' | 'queue'>[],
+    workers: readonly string[],
+  ): Promise<readonly string[]> {
+    const served = [...this.#legs.values()].filter(({ state, worker }) => {
+      if (state === 'running') return worker !== undefined && workers.includes(worker.workerId);
+      return state === 'queued';
+    });
+    const ids = new Set(served.map(({ leg }) => leg.threadId));
+    return threads.map(({ threadId }) => threadId).filter((id) => !ids.has(id));
+  }
+
   async schedule(spec: ScheduleSpec): Promise<void> {
     checkSchedule(spec);
     const paused = this.#schedules.get(spec.name)?.paused ?? false;

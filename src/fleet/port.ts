@@ -143,6 +143,14 @@ export interface FleetQueue {
    * instead. The caller knows that the worker is dead, or that it may write no more.
    */
   redispatch(workerId: string): Promise<number>;
+  /**
+   * Returns those of these threads that have no queued leg, and none that one of these workers runs. Something other than
+   * the queue has then removed or damaged their leg.
+   */
+  withoutLeg(
+    threads: readonly Pick<LegSpec, 'threadId' | 'queue'>[],
+    workers: readonly string[],
+  ): Promise<readonly string[]>;
   /** Adds a schedule, or replaces the one of this name, which stays paused if it is. */
   schedule(spec: ScheduleSpec): Promise<void>;
   /** Removes a schedule. Returns false if there is none of this name. */

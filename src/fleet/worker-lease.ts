@@ -19,6 +19,8 @@ export class WorkerLease {
   readonly #stopped = new AbortController();
   #renewedAt = 0;
   #isRemoved = false;
+  #isWatching = false;
+  #isDraining = false;
 
   constructor(options: WorkerLeaseOptions) {
     this.#options = options;
@@ -43,8 +45,24 @@ export class WorkerLease {
   async renew(): Promise<void> {
     const { leases, clock, workerId, leaseMs } = this.#options;
     const at = clock.monotonic();
-    if (await leases.renew(workerId, leaseMs)) this.#renewedAt = at;
-    else this.#isRemoved = true;
+    const renewal = await leases.renew(workerId, leaseMs);
+    if (renewal === undefined) {
+      this.#isRemoved = true;
+      return;
+    }
+    this.#renewedAt = at;
+    this.#isWatching = renewal.is_watching;
+    this.#isDraining = renewal.is_draining;
+  }
+
+  /** True while this worker is one of those that watch all. */
+  get isWatching(): boolean {
+    return this.#isWatching && this.mayStart;
+  }
+
+  /** True once a person has asked this worker to leave. */
+  get isDraining(): boolean {
+    return this.#isDraining;
   }
 
   /** True while this worker may begin what has an effect outside of it. */

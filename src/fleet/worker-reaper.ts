@@ -4,6 +4,8 @@ import type { Leases, WorkerRow } from '../storage/worker-leases.ts';
 export interface ReaperOptions {
   readonly leases: Pick<Leases, 'list' | 'removeSilent'>;
   readonly clock: Pick<Clock, 'monotonic' | 'sleep'>;
+  /** False while others of the fleet look. Absent: this process always looks. */
+  readonly isWatching?: () => boolean;
 }
 
 /** Interval of looks, in milliseconds. It is longer than that of renewals: a living worker shows itself in each. */
@@ -22,7 +24,7 @@ interface Suspect {
 /**
  * Removes workers that are gone. A lease that has run out is only a suspicion, because an outage of the database makes all
  * leases run out at once. A worker is gone if it stays silent for two beats of this process's own monotonic clock during
- * which this process has reached the database. Any number of processes may do this at once.
+ * which this process has reached the database. Any number of processes may do this at once; two are enough.
  */
 export class WorkerReaper {
   readonly #options: ReaperOptions;
@@ -63,6 +65,7 @@ export class WorkerReaper {
     while (!signal.aborted) {
       await this.#options.clock.sleep(BEAT_MS, signal);
       if (signal.aborted) return;
+      if (this.#options.isWatching?.() === false) continue;
       try {
         for (const workerId of await this.look()) await onRemoved(workerId);
       } catch {

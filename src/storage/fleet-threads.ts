@@ -1,4 +1,5 @@
 import type { Transaction } from './sql-work.ts';
+import type { OwnerColumns } from './store.ts';
 
 /** The place in which the legs of a thread run. */
 export interface FleetPlace {
@@ -9,6 +10,11 @@ export interface FleetPlace {
   readonly partition: string | null;
   /** SHA-256 hex of the bundle with its items. */
   readonly bundle: string;
+}
+
+/** A thread that is running by its row, and the process that runs it. */
+export interface RunningThread extends OwnerColumns {
+  readonly thread_id: string;
 }
 
 /** Queues a leg in a transaction. */
@@ -28,6 +34,12 @@ export interface FleetThreads {
   ): Promise<{ readonly workerId: string; readonly isLiving: boolean } | undefined>;
   /** Returns threads that no worker runs and that may continue, the oldest first. */
   resting(limit: number): Promise<readonly string[]>;
+  /** Returns the threads that a worker runs by their rows, with the processes that do. */
+  runningOn(workerId: string): Promise<readonly RunningThread[]>;
+  /** Returns threads that have not started, with their queues, the oldest first. */
+  unstarted(
+    limit: number,
+  ): Promise<readonly { readonly threadId: string; readonly queue: string }[]>;
   /** Counts that a thread was taken over from a worker that is gone, and returns the number. */
   noteTakeover(threadId: string): Promise<number>;
   /** Forgets the take-overs of a thread whose leg has ended. */

@@ -23,12 +23,23 @@ export interface WorkerFacts {
   readonly leaseMs: number;
 }
 
+/** The answer to a renewal. */
+export interface Renewal {
+  /** As in {@link WorkerRow}. */
+  readonly is_draining: boolean;
+  /**
+   * True for the first living workers by ID, which watch all: if each did, the reads would grow with the square of their
+   * number.
+   */
+  readonly is_watching: boolean;
+}
+
 /** The leases of a fleet's workers, by the clock of the store. */
 export interface Leases {
   /** Adds the row of a worker that starts. Refused with `already_exists` for an ID that has a row. */
   add(facts: WorkerFacts): Promise<void>;
-  /** Renews a lease; false if its row was removed, after which the worker owns nothing. */
-  renew(workerId: string, leaseMs: number): Promise<boolean>;
+  /** Renews a lease; undefined if its row was removed, after which the worker owns nothing. */
+  renew(workerId: string, leaseMs: number): Promise<Renewal | undefined>;
   /** Removes a worker that has stopped by itself. */
   remove(workerId: string): Promise<void>;
   /**

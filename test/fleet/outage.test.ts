@@ -156,3 +156,28 @@ it.each(['cut', 'swallow'] as const)(
     expect(lines.length).toBeGreaterThanOrEqual(THREADS.length * LINES - interrupted);
   },
 );
+
+it('a worker whose connections break for a moment continues its threads', async () => {
+  const { lab, marks, begin, release, allCompleted } = await writingFleet();
+  const proxy = await openProxy(server.port);
+  const far = await lab.worker({ label: 'far', args: ['--slots', '6'], urlOf: proxy.urlOf });
+  await far.id();
+  await begin();
+  await (await lab.worker({ label: 'near', args: ['--slots', '6'] })).id();
+  for (const ms of [50, 500, 1500]) {
+    proxy.cut();
+    const at = performance.now();
+    await untilTrue('a moment has passed', () => performance.now() - at > ms);
+    proxy.mend();
+  }
+  release();
+  await allCompleted();
+  expect(far.process.exitCode).toBeNull();
+  expect(linesOf(marks)).toHaveLength(THREADS.length * LINES);
+  expect(await proveFleet(lab)).toMatchObject({
+    threads: 6,
+    calls: 18,
+    interrupted: 0,
+    highestEpoch: 1,
+  });
+});

@@ -174,7 +174,7 @@ describe('the reaper', () => {
       return all;
     };
     expect(await looks(2)).toEqual([]);
-    expect(await leases.renew('slow', 1)).toBe(true);
+    expect(await leases.renew('slow', 1)).toMatchObject({ is_draining: false });
     await untilExpired(leases, 1);
     expect(await looks(2)).toEqual([]);
     // as after SIGSTOP and SIGCONT: time has passed without a look
@@ -191,6 +191,53 @@ describe('the reaper', () => {
     if (!row) throw new Error('no row');
     const removed = await Promise.all([leases.removeSilent(row), leases.removeSilent(row)]);
     expect(removed.filter(Boolean)).toHaveLength(1);
+  });
+
+  it('is kept by the first two living workers, and looks in no other', async () => {
+    const leases = leasesAt(await newDatabase());
+    const clock = new Hand();
+    const workers = ['a', 'b', 'c', 'd'].map(
+      (workerId) => new WorkerLease({ leases, clock, workerId, leaseMs: 60_000, ...FACTS }),
+    );
+    for (const worker of workers) await worker.take();
+    const watching = async (): Promise<readonly boolean[]> => {
+      for (const worker of workers) await worker.renew();
+      return workers.map(({ isWatching }) => isWatching);
+    };
+    expect(await watching()).toEqual([true, true, false, false]);
+    // one is gone, and the lease of another one runs out
+    await leases.remove('a');
+    workers.shift();
+    expect(await watching()).toEqual([true, true, false]);
+    await leases.renew('b', 1);
+    await untilExpired(leases, 1);
+    workers.shift();
+    expect(await watching()).toEqual([true, true]);
+    clock.at += 60_000;
+    expect(workers.map(({ isWatching }) => isWatching)).toEqual([false, false]);
+
+    const stop = new AbortController();
+    let beats = 0;
+    const looks: number[] = [];
+    const reaper = new WorkerReaper({
+      leases: {
+        list: async () => {
+          looks.push(beats);
+          return await leases.list();
+        },
+        removeSilent: async () => true,
+      },
+      clock: {
+        monotonic: clock.monotonic,
+        sleep: async () => {
+          beats += 1;
+          if (beats > 4) stop.abort();
+        },
+      },
+      isWatching: () => beats > 2,
+    });
+    await reaper.watch(stop.signal, async () => undefined);
+    expect(looks).toEqual([3, 4]);
   });
 
   it('removes no worker after an outage that outlasted every lease', async () => {
@@ -245,6 +292,23 @@ describe('the lease of a worker', () => {
     expect(await leases.list()).toMatchObject([
       { worker_id: 'w', beat: 1, is_expired: false, labels: ['gpu'], version: '1.0.0' },
     ]);
+  });
+
+  it('hears with a renewal that it is to leave', async () => {
+    const leases = leasesAt(await newDatabase());
+    const lease = new WorkerLease({
+      leases,
+      clock: new Hand(),
+      workerId: 'w',
+      leaseMs: 3000,
+      ...FACTS,
+    });
+    await lease.take();
+    await lease.renew();
+    expect(lease.isDraining).toBe(false);
+    await leases.askToDrain('w');
+    await lease.renew();
+    expect(lease.isDraining).toBe(true);
   });
 
   it('is gone for good once the fleet has removed it', async () => {

@@ -17,14 +17,26 @@ export interface PostgresServer {
   /** Ends the server as a crash does: its connections break, and what was committed is on the disk. */
   crash(): Promise<void>;
   /** Starts it again after a crash, at the same address and on the same data. */
-  startAgain(): Promise<void>;
+  startAgain(limits?: ServerLimits): Promise<void>;
+  /** Keeps a copy of the data of a server that is down. */
+  keepData(): void;
+  /** Puts the copy back: what was committed since is lost. */
+  loseCommits(): void;
   stop(): Promise<void>;
+}
+
+export interface ServerLimits {
+  /** The largest file that the server may write, in MiB: it fails as on a full disk. */
+  readonly fileMiB?: number;
 }
 
 const USER = 'rye';
 
 /** Starts a server with a new data folder. The server refuses to run as root: then it runs as another user. */
-export async function startPostgres(flags: readonly string[] = []): Promise<PostgresServer> {
+export async function startPostgres(
+  flags: readonly string[] = [],
+  initFlags: readonly string[] = [],
+): Promise<PostgresServer> {
   const home = mkdtempSync(path.join(tmpdir(), 'rye-postgres-'));
   chmodSync(home, 0o755);
   const data = path.join(home, 'data');
@@ -34,17 +46,34 @@ export async function startPostgres(flags: readonly string[] = []): Promise<Post
   const bin = path.join(readableNative(home, identity !== undefined), 'bin');
   const made = spawnSync(
     path.join(bin, 'initdb'),
-    ['-D', data, '-U', USER, '--auth=trust', '--encoding=UTF8', '--locale=C', '--no-sync'],
+    [
+      '-D',
+      data,
+      '-U',
+      USER,
+      '--auth=trust',
+      '--encoding=UTF8',
+      '--locale=C',
+      '--no-sync',
+      ...initFlags,
+    ],
     { encoding: 'utf8', cwd: data, ...identity },
   );
   if (made.status !== 0)
     throw new Error(`initdb failed: ${made.stderr}${made.error?.message ?? ''}`);
   const port = await freePort();
   const settings = ['-c', 'listen_addresses=127.0.0.1', '-c', 'unix_socket_directories='];
-  const started = async (): Promise<ChildProcess> => {
+  const started = async ({ fileMiB }: ServerLimits = {}): Promise<ChildProcess> => {
+    const limit = fileMiB === undefined ? 'unlimited' : String(fileMiB * 1024);
     const process = spawn(
-      path.join(bin, 'postgres'),
-      ['-D', data, '-p', String(port), ...settings, ...flags],
+      'bash',
+      [
+        '-c',
+        'ulimit -f "$0"; exec "$@"',
+        limit,
+        path.join(bin, 'postgres'),
+        ...['-D', data, '-p', String(port), ...settings, ...flags],
+      ],
       { stdio: ['ignore', 'ignore', 'pipe'], cwd: data, ...identity },
     );
     await readyLine(process);
@@ -75,14 +104,23 @@ export async function startPostgres(flags: readonly string[] = []): Promise<Post
       return `postgres://${USER}@127.0.0.1:${port}/${database}`;
     },
     crash: async () => await end('SIGQUIT'),
-    startAgain: async () => {
-      server = await started();
+    startAgain: async (limits) => {
+      server = await started(limits);
     },
+    keepData: () => copyFolder(data, `${data}.kept`),
+    loseCommits: () => copyFolder(`${data}.kept`, data),
     async stop() {
       await end('SIGINT');
       removeFolder(home);
     },
   };
+}
+
+/** Replaces a folder with a copy of another one, with its owners. */
+function copyFolder(from: string, to: string): void {
+  removeFolder(to);
+  const { status } = spawnSync('cp', ['-a', from, to]);
+  if (status !== 0) throw new Error(`${from} cannot be copied`);
 }
 
 function unprivileged(): { readonly uid: number; readonly gid: number } {

@@ -85,6 +85,7 @@ class Leg {
   readonly #connection: FleetConnection;
   readonly #workspaces: Workspace[] = [];
   #secrets: Readonly<Record<string, string>> = {};
+  #isDisplaced = false;
 
   constructor(options: LegOptions) {
     this.#options = options;
@@ -95,14 +96,11 @@ class Leg {
     for (const workspace of this.#workspaces) workspace.close({ exiting });
   }
 
-  /** False if this process still owns the thread, or has read secret inputs. */
+  /** False if the thread still runs, here or elsewhere, or was taken from this process, or has secret inputs. */
   async isAtRest(): Promise<boolean> {
-    const { threadId, workerId } = this.#options.order;
-    if (Object.keys(this.#secrets).length > 0) return false;
-    const record = await this.#workspaces[0]?.store.registry.get(threadId);
-    if (record?.status !== 'running') return true;
-    const worker = await this.#connection.threads.workerOf(threadId);
-    return worker !== undefined && worker.workerId !== workerId;
+    if (this.#isDisplaced || Object.keys(this.#secrets).length > 0) return false;
+    const record = await this.#workspaces[0]?.store.registry.get(this.#options.order.threadId);
+    return record?.status !== 'running';
   }
 
   async run(): Promise<LegOutcome> {
@@ -141,6 +139,7 @@ class Leg {
       return await this.#continue(env, record);
     } catch (error) {
       const failure = toRyeError(error);
+      this.#isDisplaced = true;
       if (QUIET.has(failure.code)) return 'done';
       return await this.#refuse(ports, record, failure);
     }

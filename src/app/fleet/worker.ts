@@ -7,6 +7,7 @@ import type { WorkerToken } from '../../fleet/token.ts';
 import { WorkerLease } from '../../fleet/worker-lease.ts';
 import { WorkerReaper } from '../../fleet/worker-reaper.ts';
 import { openWorkerLeases } from '../../storage/open-postgres.ts';
+import { processOwners } from '../../storage/owners.ts';
 import { parseCertificate } from '../../trust/certificates.ts';
 import { keepCertificatesIn } from '../../trust/certificates-fs.ts';
 import { openKeyring } from '../../trust/keyring-fs.ts';
@@ -22,6 +23,9 @@ const BEAT_MS = 1000;
 /** Interval of looks for threads that rest although what they wait for has come. */
 const SWEEP_MS = 5000;
 const SWEEP_COUNT = 200;
+/** Interval in which ended legs are forgotten, and the time for which they are kept. */
+const PRUNE_EACH_MS = 3_600_000;
+const KEPT_LEGS_MS = 24 * PRUNE_EACH_MS;
 /** The time that a removed worker has to end, in milliseconds. */
 const REMOVED_MS = 5000;
 /** Tries of a leg while the store is away. */
@@ -81,6 +85,8 @@ export class FleetWorker {
   readonly #sandbox: LegOrder['sandbox'];
   #worker: Worker | undefined;
   #leaving: Promise<void> | undefined;
+  #prunedAt = 0;
+  #left: ReadonlySet<string> = new Set();
 
   constructor(options: WorkerOptions) {
     const { token, labels, version, configOverrides, userSpacePath, folder, env, slots, report } =
@@ -135,10 +141,11 @@ export class FleetWorker {
     await this.#lease.take();
     this.#legs.start();
     const keeping = this.#lease.keep();
-    const reaping = new WorkerReaper({ leases: this.#leases, clock: systemClock }).watch(
-      this.#stopped.signal,
-      async (workerId) => await this.#takeOver(workerId),
-    );
+    const reaping = new WorkerReaper({
+      leases: this.#leases,
+      clock: systemClock,
+      isWatching: () => this.#lease.isWatching,
+    }).watch(this.#stopped.signal, async (workerId) => await this.#takeOver(workerId));
     const sweeping = this.#sweep();
     const beating = this.#beat();
     this.#worker = await this.#connection.queue.work(
@@ -236,8 +243,42 @@ export class FleetWorker {
       await systemClock.sleep(SWEEP_MS * (0.5 + Math.random()), this.#stopped.signal);
       if (this.#stopped.signal.aborted) return;
       // an outage is waited out
+      await this.#wakeOwn().catch(() => undefined);
+      if (!this.#lease.isWatching) continue;
       await this.#wake().catch(() => undefined);
+      await this.#tidy().catch(() => undefined);
     }
+  }
+
+  /** Queues a leg for each thread that this worker runs by its row, while its process is gone and no leg of it runs. */
+  async #wakeOwn(): Promise<void> {
+    const { threads, fleet } = this.#connection;
+    const served = new Set(this.#worker?.running().map(threadOfLeg));
+    const owners = processOwners();
+    const left = (await threads.runningOn(this.workerId)).filter((row) => {
+      const owner = owners.ofRecord(row);
+      const isGone = owner === undefined || owners.state(owner) === 'gone';
+      return isGone && !served.has(row.thread_id);
+    });
+    const seen = this.#left;
+    this.#left = new Set(left.map((row) => row.thread_id));
+    // in the first look, a leg may just have begun or ended
+    for (const threadId of this.#left) if (seen.has(threadId)) await fleet.resume(threadId);
+  }
+
+  /** Queues threads again whose leg was damaged, and forgets legs that ended long ago. */
+  async #tidy(): Promise<void> {
+    const { threads, fleet, queue } = this.#connection;
+    const unstarted = await threads.unstarted(SWEEP_COUNT);
+    if (unstarted.length > 0) {
+      const workers = (await this.#leases.list()).map((row) => row.worker_id);
+      for (const threadId of await queue.withoutLeg(unstarted, workers))
+        await fleet.resume(threadId);
+    }
+    const now = systemClock.now();
+    if (now - this.#prunedAt < PRUNE_EACH_MS) return;
+    this.#prunedAt = now;
+    await queue.prune(new Date(now - KEPT_LEGS_MS).toISOString());
   }
 
   async #wake(): Promise<void> {
@@ -258,17 +299,7 @@ export class FleetWorker {
         return;
       }
       this.#legs.send({ kind: 'beat', until: this.#until() });
-      await this.#obeyDrain();
-    }
-  }
-
-  async #obeyDrain(): Promise<void> {
-    try {
-      const rows = await this.#leases.list();
-      const isAsked = rows.some((row) => row.worker_id === this.workerId && row.is_draining);
-      if (isAsked) void this.leave();
-    } catch {
-      // the next beat tries again
+      if (this.#lease.isDraining) void this.leave();
     }
   }
 
@@ -314,9 +345,13 @@ export class FleetWorker {
   }
 
   #notice({ legId, message }: QueueNotice): void {
-    const thread = legId?.replace(/#[^#]*$/, '');
+    const thread = legId === null ? undefined : threadOfLeg(legId);
     this.#options.report({ kind: 'notice', message, ...(thread ? { thread_id: thread } : {}) });
   }
+}
+
+function threadOfLeg(legId: string): string {
+  return legId.replace(/#[^#]*$/, '');
 }
 
 /** Commands on a worker run in the sandbox, unless its own options set another mode. */

@@ -30,7 +30,7 @@ import {
   quietLog,
   SCHEMA,
 } from './engine.ts';
-import { ADVANCE, COUNTS, GIVE_BACK, PRUNE, RUNNING, SUPERSEDE } from './statements.ts';
+import { ADVANCE, COUNTS, GIVE_BACK, PRUNE, RUNNING, SUPERSEDE, WITH_LEG } from './statements.ts';
 import { DbosWorker, hasWorker } from './worker.ts';
 
 export interface DbosQueueOptions {
@@ -148,6 +148,20 @@ export class DbosQueue implements FleetQueue {
       for (const row of rows)
         count += await this.#giveBack(String(fieldOf(row, 'leg_id')), workerId);
       return count;
+    });
+  }
+
+  async withoutLeg(
+    threads: readonly Pick<LegSpec, 'threadId' | 'queue'>[],
+    workers: readonly string[],
+  ): Promise<readonly string[]> {
+    if (threads.length === 0) return [];
+    return await this.#guarded(async () => {
+      const ids = threads.map(({ threadId }) => threadId);
+      const queues = [...new Set(threads.map(({ queue }) => queue))];
+      const { rows } = await this.#database.query(WITH_LEG, [ids, queues, workers]);
+      const served = new Set(rows.map((row) => fieldOf(row, 'thread_id')));
+      return ids.filter((id) => !served.has(id));
     });
   }
 

@@ -23,6 +23,13 @@ export const RUNNING = `
   SELECT workflow_uuid AS leg_id FROM ${SCHEMA}.workflow_status
   WHERE executor_id = $1 AND status = 'PENDING' ORDER BY workflow_uuid`;
 
+/** Threads with a queued leg, or one that a worker runs. $1 threads, $2 their queues, $3 workers. */
+export const WITH_LEG = `
+  SELECT deduplication_id AS thread_id FROM ${SCHEMA}.workflow_status
+  WHERE queue_name = ANY($2) AND deduplication_id = ANY($1) AND status IN ('ENQUEUED', 'DELAYED', 'PENDING')
+  UNION SELECT attributes ->> 'thread_id' FROM ${SCHEMA}.workflow_status
+  WHERE status = 'PENDING' AND executor_id = ANY($3)`;
+
 const RELEASED =
   'owner_xid = NULL, started_at_epoch_ms = NULL, updated_at = (EXTRACT(EPOCH FROM now()) * 1000)::bigint';
 

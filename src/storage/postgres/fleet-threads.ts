@@ -1,6 +1,6 @@
 import { RyeError } from '../../core/errors.ts';
 import { isRecord, parseJson } from '../../core/json.ts';
-import type { EnqueueLeg, FleetPlace, FleetThreads } from '../fleet-threads.ts';
+import type { EnqueueLeg, FleetPlace, FleetThreads, RunningThread } from '../fleet-threads.ts';
 import { change, one, type Work, withClient } from '../sql-work.ts';
 import type { PostgresDatabase } from './database.ts';
 
@@ -9,11 +9,13 @@ import type { PostgresDatabase } from './database.ts';
  * people decided since they were suspended. The error has the reason of a suspension.
  */
 const RESTING = `
-  SELECT thread_id FROM (SELECT *, json_or_null(error) AS ending FROM threads WHERE fleet IS NOT NULL) AS t
+  SELECT thread_id FROM (
+    SELECT *, json_or_null(error) AS ending FROM threads
+    WHERE fleet IS NOT NULL AND status IN ('running', 'suspended')
+  ) AS t
   WHERE CASE
     WHEN status = 'running' THEN
       worker IS NOT NULL AND NOT EXISTS (SELECT FROM workers WHERE worker_id = t.worker)
-    WHEN status <> 'suspended' THEN false
     WHEN t.ending ->> 'code' = 'thread_parked' THEN NOT EXISTS (
       SELECT FROM json_texts(t.ending -> 'details' -> 'threads') AS awaited (id)
       JOIN threads AS other ON other.thread_id = awaited.id OR other.chain_root_id = awaited.id
@@ -97,6 +99,28 @@ export class PostgresFleetThreads implements FleetThreads {
   async resting(limit: number): Promise<readonly string[]> {
     const { rows } = await this.#database.query(RESTING, [limit]);
     return (rows as { readonly thread_id: string }[]).map((row) => row.thread_id);
+  }
+
+  async runningOn(workerId: string): Promise<readonly RunningThread[]> {
+    const { rows } = await this.#database.query(
+      `SELECT thread_id, pid, process_start, host FROM threads
+       WHERE fleet IS NOT NULL AND status = 'running' AND worker = $1`,
+      [workerId],
+    );
+    return rows as readonly RunningThread[];
+  }
+
+  async unstarted(
+    limit: number,
+  ): Promise<readonly { readonly threadId: string; readonly queue: string }[]> {
+    const { rows } = await this.#database.query(
+      "SELECT thread_id, fleet FROM threads WHERE fleet IS NOT NULL AND status = 'created' ORDER BY updated_at LIMIT $1",
+      [limit],
+    );
+    return (rows as { readonly thread_id: string }[]).flatMap((row) => {
+      const place = placeIn(row);
+      return place ? [{ threadId: row.thread_id, queue: place.queue }] : [];
+    });
   }
 
   async noteTakeover(threadId: string): Promise<number> {

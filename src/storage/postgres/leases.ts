@@ -3,13 +3,26 @@ import type { QueryResult } from 'pg';
 import { RyeError } from '../../core/errors.ts';
 import { parseJson } from '../../core/json.ts';
 import { change, one } from '../sql-work.ts';
-import type { Leases, ThreadLeases, WorkerFacts, WorkerRow } from '../worker-leases.ts';
+import type { Leases, Renewal, ThreadLeases, WorkerFacts, WorkerRow } from '../worker-leases.ts';
 import type { PostgresDatabase } from './database.ts';
 
 /** The longest wait for one statement, in milliseconds: a connection that hangs must not hide that the lease runs out. */
 export const STATEMENT_MS = 2000;
 
 const UNTIL = "clock_timestamp() + $2 * interval '1 millisecond'";
+
+/** Living workers that watch the others: two, so that one is there when the other dies. */
+const WATCHERS = 2;
+/** A renewal that a crash of the server loses only makes the lease shorter, so its commit waits for no disk. */
+const RENEW = `
+  WITH quick AS (SELECT set_config('synchronous_commit', 'off', true))
+  UPDATE workers SET lease_until = ${UNTIL}, beat = beat + 1 FROM quick WHERE worker_id = $1
+  RETURNING is_draining, $3 > (
+    SELECT count(*) FROM (
+      SELECT FROM workers AS other WHERE other.worker_id < $1 AND other.lease_until >= clock_timestamp()
+      ORDER BY other.worker_id LIMIT $3
+    ) AS earlier
+  ) AS is_watching`;
 
 /** The leases of workers in a table. All times are those of the database, so that no worker's clock decides about another. */
 export class WorkerLeases implements Leases {
@@ -32,12 +45,9 @@ export class WorkerLeases implements Leases {
     });
   }
 
-  async renew(workerId: string, leaseMs: number): Promise<boolean> {
-    const renewed = await this.#change(
-      `UPDATE workers SET lease_until = ${UNTIL}, beat = beat + 1 WHERE worker_id = $1`,
-      [workerId, leaseMs],
-    );
-    return renewed === 1;
+  async renew(workerId: string, leaseMs: number): Promise<Renewal | undefined> {
+    const { rows } = await this.#query(RENEW, [workerId, leaseMs, WATCHERS]);
+    return rows[0] as Renewal | undefined;
   }
 
   async remove(workerId: string): Promise<void> {

@@ -1,18 +1,38 @@
+import { RyeError } from '../../core/errors.ts';
+
 export interface LogCourierOptions {
   /** Offset of the first byte that is added. */
   readonly start: number;
   /** Done before anything is sent. */
   readonly before?: (() => Promise<void>) | undefined;
-  /** Commits bytes at an offset. Sending the same bytes again changes nothing. */
-  readonly send: (start: number, bytes: Buffer) => Promise<void>;
+  /**
+   * Commits bytes at an offset; false if the log does not end there. Sending the same bytes again changes nothing. Throws
+   * if another opening may write.
+   */
+  readonly send: (start: number, bytes: Buffer) => Promise<boolean>;
+  /** Returns the length of what is committed. Throws if another opening may write. */
+  readonly committed: () => Promise<number>;
 }
 
-/** Sends what is added to a log, in order: one piece is under way at a time, and the next one has all that came since. */
+interface Piece {
+  readonly start: number;
+  readonly bytes: Buffer;
+}
+
+/** Bytes that were sent and are kept: more than a standby of PostgreSQL lags behind in a normal failover. */
+const MAX_KEPT_BYTES = 4 * 1024 * 1024;
+
+/**
+ * Sends what is added to a log, in order: one piece is under way at a time, and the next one has all that came since. A
+ * server that has lost its last commits gets them again.
+ */
 export class LogCourier {
   readonly #options: LogCourierOptions;
   #start: number;
   #waiting: Buffer[] = [];
   #tasks: (() => Promise<void>)[];
+  #kept: Piece[] = [];
+  #keptBytes = 0;
   #running: Promise<void> | undefined;
   #failure: Error | undefined;
 
@@ -68,11 +88,41 @@ export class LogCourier {
         }
         const bytes = Buffer.concat(this.#waiting.splice(0));
         if (bytes.length === 0) return;
-        await this.#options.send(this.#start, bytes);
+        await this.#commit({ start: this.#start, bytes });
         this.#start += bytes.length;
       }
     } catch (error) {
       this.#failure = error instanceof Error ? error : new Error(String(error));
     }
   }
+
+  async #commit(piece: Piece): Promise<void> {
+    const { send } = this.#options;
+    if (!(await send(piece.start, piece.bytes))) {
+      const again = [...(await this.#lost()), piece];
+      for (const { start, bytes } of again) if (!(await send(start, bytes))) throw misplaced(start);
+    }
+    this.#kept.push(piece);
+    this.#keptBytes += piece.bytes.length;
+    while (this.#keptBytes > MAX_KEPT_BYTES)
+      this.#keptBytes -= this.#kept.shift()?.bytes.length ?? 0;
+  }
+
+  /** Returns the pieces that the server had and has no more, such as after a failover to a standby that lagged behind. */
+  async #lost(): Promise<readonly Piece[]> {
+    const end = await this.#options.committed();
+    const at = this.#kept.findIndex(({ start }) => start === end);
+    if (at < 0) throw misplaced(end);
+    return this.#kept.slice(at);
+  }
+}
+
+function misplaced(offset: number): RyeError {
+  return new RyeError(
+    'thread_locked',
+    `the log ends at byte ${offset}, not where this process left it`,
+    {
+      hint: 'Another process may have written it, or the server has lost more than this process has kept.',
+    },
+  );
 }

@@ -140,7 +140,8 @@ export class LogRows {
     );
   }
 
-  async append({ threadId, lease }: Opening, start: number, bytes: Buffer): Promise<void> {
+  /** Appends bytes; false if the log does not end at their start. Throws `thread_locked` if another opening may write. */
+  async append({ threadId, lease }: Opening, start: number, bytes: Buffer): Promise<boolean> {
     const [row] = (await this.#rows('SELECT append_log($1, $2, $3, $4, $5) AS answer', [
       threadId,
       lease,
@@ -148,7 +149,15 @@ export class LogRows {
       bytes,
       countLines(bytes),
     ])) as readonly { readonly answer: string }[];
-    if (row?.answer !== 'done') throw takenOver(threadId);
+    if (row?.answer === 'lost') throw takenOver(threadId);
+    return row?.answer === 'done';
+  }
+
+  /** Returns the length of a log. Throws `thread_locked` if another opening may write. */
+  async committed({ threadId, lease }: Opening): Promise<number> {
+    const head = await this.head(threadId);
+    if (head?.lease !== lease) throw takenOver(threadId);
+    return head.bytes;
   }
 
   /** Moves bytes to the quarantine, in one transaction with the new end of the log. */

@@ -296,6 +296,7 @@ export class PostgresLogStore implements LogStore {
       before,
       start: position.head.bytes,
       send: async (start, bytes) => await this.#rows.append(opening, start, bytes),
+      committed: async () => await this.#rows.committed(opening),
     });
     this.#couriers.set(threadId, courier);
     const sink = {

@@ -174,6 +174,29 @@ export function stoppingCases(open: () => Promise<House>): void {
     await house.becomes({ queued: 0, running: 0, failed: 0 });
   });
 
+  it('tells the threads that have no leg: none that is queued, and none that a given worker runs', async () => {
+    const house = await open();
+    const gate = house.gate();
+    const { started, run } = noting(async () => await gate.passed);
+    await house.enqueue('a#1');
+    await house.work(run, { workerId: house.name('busy'), slots: 1 });
+    await eventually(() => expect(started).toHaveLength(1));
+    await house.enqueue('b#1');
+    await house.enqueue('c#1', { notBefore: '2999-01-01T00:00:00.000Z' });
+    const threads = ['a', 'b', 'c', 'd'].map((name) => house.leg(`${name}#1`));
+    const without = async (...workers: readonly string[]): Promise<readonly string[]> =>
+      await house.queue.withoutLeg(
+        threads,
+        workers.map((name) => house.name(name)),
+      );
+    const [a, , , d] = threads.map(({ threadId }) => threadId);
+    expect(await without('busy')).toEqual([d]);
+    expect(await without('another')).toEqual([a, d]);
+    gate.open();
+    await house.becomes({ queued: 0, running: 0, delayed: 1 });
+    expect(await house.queue.withoutLeg([], [])).toEqual([]);
+  });
+
   it('forgets legs that ended before a time, and no others', async () => {
     const house = await open();
     await house.enqueue('a#1');

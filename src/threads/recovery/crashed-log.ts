@@ -1,5 +1,5 @@
 import { type ErrorInfo, RyeError, toRyeError } from '../../core/errors.ts';
-import type { LogEvent, RequestEstimate, UnknownEvent } from '../../core/events.ts';
+import type { EventDraft, LogEvent, RequestEstimate, UnknownEvent } from '../../core/events.ts';
 import type { PlannedModel, ThreadPlan } from '../../core/plan.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import {
@@ -170,6 +170,13 @@ export function withLost(booked: Cost, reported: MicroUsd, lost: LostUsage | und
     ...addUsage(addUsage(booked, usage), open.usage),
     spend: toUsd(known + open.price),
   };
+}
+
+/** Returns the event that books lost usage, so that no later run charges for it twice. */
+export function costOfLost({ turn, answered, open }: LostUsage, total: Cost): EventDraft {
+  const usage = addUsage(answered.usage, open.usage);
+  const estimated = open.price === 0 ? {} : { estimated_usd: toUsd(open.price) };
+  return { event_type: 'cost', payload: { turn, usage, total, ...estimated } };
 }
 
 /** Returns the usage of an ended call from its answer or, without an answer, from the record of its failure. */

@@ -19,6 +19,7 @@ import { headerOf, openDocument, type ThreadDocument } from '../thread-document.
 import { removeLeftovers } from '../thread-files-fs.ts';
 import {
   bookedCost,
+  costOfLost,
   type LostUsage,
   lostUsage,
   openDeadLog,
@@ -275,13 +276,6 @@ async function costOf(
   const { threadId, events, lost } = used;
   const [row] = await env.store.ledger.rows({ thread_id: threadId });
   return withLost(bookedCost(events), row?.actual ?? 0, lost);
-}
-
-/** In the log, so that a recovery that is interrupted itself does not charge for it twice. */
-function costOfLost({ turn, answered, open }: LostUsage, total: Cost): EventDraft {
-  const usage = addUsage(answered.usage, open.usage);
-  const estimated = open.price === 0 ? {} : { estimated_usd: toUsd(open.price) };
-  return { event_type: 'cost', payload: { turn, usage, total, ...estimated } };
 }
 
 /**

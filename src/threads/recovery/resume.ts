@@ -5,7 +5,7 @@ import { completeLimits, eachLimit, LIMIT_NAMES, type PartialLimits } from '../.
 import type { Message } from '../../core/message.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import type { RunReason, ThreadRecord } from '../../core/thread.ts';
-import { NO_COST, toMicroUsd, toUsd } from '../../core/usage.ts';
+import { type Cost, NO_COST, toMicroUsd, toUsd } from '../../core/usage.ts';
 import { openingText } from '../../log/context.ts';
 import { carryPath, continuePath, isCopyable } from '../../log/continuation.ts';
 import { type AwaitedCall, awaitedCalls } from '../../log/open-calls.ts';
@@ -33,7 +33,7 @@ import { awaitedApprovals, awaitedThreads, isPaused, isWaiting } from '../run/wa
 import { planHash, planText } from '../stored-plan.ts';
 import { nextDocument } from '../thread-document.ts';
 import { continuationMessage, continuedConversation } from './continuation.ts';
-import { bookedCost } from './crashed-log.ts';
+import { bookedCost, costOfLost, lostUsage, recordedEnd, withLost } from './crashed-log.ts';
 import { holdResumable, type Resumable, type ResumeRequest } from './resumable.ts';
 import {
   assertSomethingLeft,
@@ -91,6 +91,20 @@ async function assertDecided(
   throw new RyeError('approval_pending', `thread ${threadId} waits: ${message}`, { hint, details });
 }
 
+/** Returns what a thread has spent, with the event that books what its log could not take when the store failed. */
+async function spentBy(
+  { store, models }: Recovering & Sources,
+  { record, log, planned }: Resumable,
+): Promise<{ readonly spent: Cost; readonly booking: readonly EventDraft[] }> {
+  const booked = bookedCost(log.events);
+  const isCutOff = record.status === 'error' && recordedEnd(log.events) === undefined;
+  const lost = isCutOff ? lostUsage(log.events, planned, models.traits(planned.model)) : undefined;
+  if (!isCutOff) return { spent: booked, booking: [] };
+  const [row] = await store.ledger.rows({ thread_id: record.thread_id });
+  const spent = withLost(booked, row?.actual ?? 0, lost);
+  return { spent, booking: lost ? [costOfLost(lost, spent)] : [] };
+}
+
 /** Begins the next run of a thread in its own log. */
 async function runAgain(
   env: Recovering & Sources & Preparation,
@@ -101,7 +115,7 @@ async function runAgain(
   const { record, document, planned, parent, log, tree, leafId } = resumable;
   const { registry, ledger } = env.store;
   const threadId = record.thread_id;
-  const spent = bookedCost(log.events);
+  const { spent, booking } = await spentBy(env, resumable);
   const subtreeSpend = toUsd(await ledger.committed(threadId));
   const used = { cost: spent, subtreeSpend, spawns: record.spawn_count };
   const grant = checkedGrant(env, resumable, grants, raiseLimits);
@@ -156,6 +170,7 @@ async function runAgain(
       approvals: new ApprovalHistory(log.events),
       awaited: await awaitedBelow(env, threadId, log.events),
       begin: [
+        ...booking,
         { event_type: 'run_started', payload: { ...begun, ...grant.raised, plan_sha256: sha256 } },
         ...changesDraft(resumable, sha256),
       ],

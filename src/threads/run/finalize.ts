@@ -2,7 +2,7 @@ import { isoTime } from '../../core/clock.ts';
 import { messageOf, toRyeError } from '../../core/errors.ts';
 import type { EventDraft } from '../../core/events.ts';
 import type { WorktreeChanges } from '../../core/isolation.ts';
-import type { ThreadResult } from '../../core/thread.ts';
+import type { ThreadRecord, ThreadResult } from '../../core/thread.ts';
 import { toMicroUsd } from '../../core/usage.ts';
 import { headAndPlace } from '../../log/oversized.ts';
 import { endRun } from '../../log/runs.ts';
@@ -89,6 +89,9 @@ class Finalization {
     const release = async (): Promise<void> =>
       await this.#attempt('releasing the budget', async () => await this.#release());
 
+    // the same epoch may be another's, if the store has lost the claim of this process
+    if (outcome.kind === 'error' && outcome.error.code === 'thread_locked')
+      await this.#isTakenOver();
     await this.#attemptFenced('settling the budget', () =>
       ledger.report(threadId, toMicroUsd(outcome.cost.spend), started.record.epoch),
     );
@@ -172,7 +175,7 @@ class Finalization {
     const { threadId, record } = this.#request.started;
     try {
       const now = await this.#env.store.registry.get(threadId);
-      this.#isFenced = now !== undefined && now.epoch > record.epoch;
+      this.#isFenced = now !== undefined && isAnothers(now, record);
     } catch {
       return false; // busy or gone: the step itself will tell
     }
@@ -361,4 +364,15 @@ async function resultOf(
       knowledge: env.files.knowledgePath(plan.directive.id, threadId),
     },
   };
+}
+
+/** True if a row is no longer as this process claimed it: another one has, or the store has lost the claim. */
+function isAnothers(now: ThreadRecord, claimed: ThreadRecord): boolean {
+  if (now.epoch !== claimed.epoch) return true;
+  if (now.pid === null) return false;
+  return (
+    now.pid !== claimed.pid ||
+    now.process_start !== claimed.process_start ||
+    now.host !== claimed.host
+  );
 }

@@ -270,8 +270,14 @@ class ThreadRun {
       }
       step = await loop.next(written);
     }
-    recorder.flush();
-    await recorder.settled();
+    const { cost, last_text } = step.value;
+    try {
+      recorder.flush();
+      await recorder.settled();
+    } catch (error) {
+      // what was spent stays spent, also if the log could not be written
+      return { kind: 'error', error: toRyeError(error).toJSON(), cost, last_text };
+    }
     return step.value;
   }
 
