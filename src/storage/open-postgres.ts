@@ -67,7 +67,8 @@ export function openWorkerLeases(url: string): Leases & { close(): void } {
   };
 }
 
-/** Opens the threads of a fleet with separate connections. */
-export function openFleetThreads(url: string): FleetThreads {
-  return new PostgresFleetThreads(new PostgresDatabase({ url, connections: 2 }));
+/** Opens the threads of a fleet, with connections that outlive them or separate ones. */
+export function openFleetThreads(url: string, database?: PostgresDatabase): FleetThreads {
+  if (database) return new PostgresFleetThreads(database, false);
+  return new PostgresFleetThreads(new PostgresDatabase({ url, connections: 2 }), true);
 }

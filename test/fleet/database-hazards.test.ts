@@ -130,7 +130,7 @@ it('a server that has lost more than a worker can restore makes the thread conti
     success: true,
     threads: [{ status: 'completed', result: 'Done.' }],
   });
-  // what the server has forgotten cannot be known: the first call is made again, by one worker only
+  // what the server has forgotten cannot be known: the first call runs again, on one worker only
   expect(linesOf(marks)).toHaveLength(LINES + 1);
   const sql = await client(lab.url);
   expect(await proveFleet({ here: lab.here, sql })).toMatchObject({ threads: 1, calls: LINES });
@@ -156,9 +156,9 @@ it('a server without a free connection refuses with the reason, and loses no thr
     await Promise.all(taken.map(async (one) => await one.end()));
   });
   // connections that become free are taken, too
-  let isTaking = true;
+  const stop = new AbortController();
   const taking = (async () => {
-    while (isTaking) {
+    while (!stop.signal.aborted) {
       const one = new Client({ connectionString: lab.url });
       one.on('error', () => undefined);
       await one.connect().then(
@@ -178,7 +178,7 @@ it('a server without a free connection refuses with the reason, and loses no thr
     },
   });
   gate.open();
-  isTaking = false;
+  stop.abort();
   await taking;
   await Promise.all(taken.splice(0).map(async (one) => await one.end()));
   const waited = await lab.here.json(['threads', 'wait', 't0', '--timeout', '50']);
@@ -220,7 +220,7 @@ it('a server whose disk is full stops a thread, which continues when there is sp
   await server.startAgain();
   const resumed = await lab.here.rye(['threads', 'resume', 't0', '--json'], { env: lab.env });
   expect(resumed.code, resumed.stdout + resumed.stderr).toBe(0);
-  // four answers, one of which the log could not book
+  // four answers; the log could not book one of them
   expect(JSON.parse(resumed.stdout)).toMatchObject({ success: true, total_cost_usd: 0.00028 });
   expect(linesOf(marks)).toHaveLength(LINES);
   const sql = await client(lab.url);

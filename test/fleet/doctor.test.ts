@@ -56,10 +56,11 @@ it('doctor describes the fleet of a project, and each warning names the next com
     'secret inputs': { status: 'ok' },
   });
 
-  const worker = await lab.worker();
-  await worker.id();
+  // before the worker starts: one that runs follows a pause within seconds
   await here.json(['fleet', 'pause', 'default']);
   await here.json(['run', 'hello', '--fleet']);
+  const worker = await lab.worker();
+  await worker.id();
   await sql.query(
     `ALTER DATABASE ${new URL(lab.url).pathname.slice(1)} SET synchronous_commit = off`,
   );

@@ -72,7 +72,12 @@ export async function startPostgres(
         'ulimit -f "$0"; exec "$@"',
         limit,
         path.join(bin, 'postgres'),
-        ...['-D', data, '-p', String(port), ...settings, ...flags],
+        '-D',
+        data,
+        '-p',
+        String(port),
+        ...settings,
+        ...flags,
       ],
       { stdio: ['ignore', 'ignore', 'pipe'], cwd: data, ...identity },
     );

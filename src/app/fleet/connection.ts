@@ -6,7 +6,7 @@ import { openPool } from '../../fleet/pool-key.ts';
 import type { FleetQueue } from '../../fleet/port.ts';
 import { sealSecrets } from '../../fleet/sealed-secrets.ts';
 import type { EnqueueLeg, FleetPlace, FleetThreads } from '../../storage/fleet-threads.ts';
-import { openFleetThreads } from '../../storage/open-postgres.ts';
+import { openFleetThreads, type PostgresDatabase } from '../../storage/open-postgres.ts';
 import type { Fleet } from '../../threads/fleet-port.ts';
 import type { KeyLookup } from '../../trust/keys.ts';
 
@@ -16,6 +16,8 @@ export interface FleetOptions {
   readonly ids: IdSource;
   /** Receives what closes the connections; absent: the caller does. */
   readonly onClose?: (end: () => void) => void;
+  /** Connections that outlive this one. Default: its own. */
+  readonly database?: PostgresDatabase;
 }
 
 /** The fleet of a store: its threads and its queue. */
@@ -33,9 +35,15 @@ export interface FleetConnection {
 }
 
 /** Connects to a fleet. Nothing is connected before its first use. */
-export function connectFleet({ url, clock, ids, onClose }: FleetOptions): FleetConnection {
-  const threads = openFleetThreads(url);
-  const queue = new DbosQueue({ url, clock });
+export function connectFleet({
+  url,
+  clock,
+  ids,
+  onClose,
+  database,
+}: FleetOptions): FleetConnection {
+  const threads = openFleetThreads(url, database);
+  const queue = new DbosQueue({ url, clock, ...(database ? { database } : {}) });
   const close = async (): Promise<void> => {
     threads.close();
     await queue.close();

@@ -48,11 +48,11 @@ export interface LegLink {
 
 /** Returns the connections to a store. Nothing is connected before its first use. */
 export function openLegLink(url: string): LegLink {
-  const connection = connectFleet({ url, clock: systemClock, ids: systemIds });
   const database = new PostgresDatabase({ url, patientMs: PATIENT_MS });
+  const connection = connectFleet({ url, clock: systemClock, ids: systemIds, database });
   const close = async (): Promise<void> => {
-    database.close();
     await connection.close();
+    database.close();
   };
   return { connection, database, close };
 }

@@ -37,6 +37,8 @@ export interface DbosQueueOptions {
   /** `postgres://user:password@host:port/database`: the store of the fleet. */
   readonly url: string;
   readonly clock: Clock;
+  /** Connections that outlive this queue. Default: its own. */
+  readonly database?: PostgresDatabase;
 }
 
 /** The partition of legs that name none: a queue may get a limit per partition at any time. */
@@ -64,7 +66,7 @@ export class DbosQueue implements FleetQueue {
 
   constructor(options: DbosQueueOptions) {
     this.#options = options;
-    this.#database = new PostgresDatabase({ url: options.url });
+    this.#database = options.database ?? new PostgresDatabase({ url: options.url });
   }
 
   async enqueueLeg(tx: Transaction, leg: LegSpec): Promise<boolean> {
@@ -283,7 +285,7 @@ export class DbosQueue implements FleetQueue {
   async close(): Promise<void> {
     const opened = this.#opened;
     this.#opened = undefined;
-    this.#database.close();
+    if (this.#options.database === undefined) this.#database.close();
     await opened?.then(
       async ({ client }) => await client.destroy(),
       () => undefined,

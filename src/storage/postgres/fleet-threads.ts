@@ -41,9 +41,12 @@ const DROP_SEALED = `
 /** The threads of a fleet in PostgreSQL. */
 export class PostgresFleetThreads implements FleetThreads {
   readonly #database: PostgresDatabase;
+  readonly #isOwner: boolean;
 
-  constructor(database: PostgresDatabase) {
+  /** `isOwner`: the connections end with these threads. */
+  constructor(database: PostgresDatabase, isOwner: boolean) {
     this.#database = database;
+    this.#isOwner = isOwner;
   }
 
   async start(
@@ -188,7 +191,7 @@ export class PostgresFleetThreads implements FleetThreads {
   }
 
   close(): void {
-    this.#database.close();
+    if (this.#isOwner) this.#database.close();
   }
 }
 

@@ -10,7 +10,7 @@ export interface LogCourierOptions {
    * if another opening may write.
    */
   readonly send: (start: number, bytes: Buffer) => Promise<boolean>;
-  /** Returns the length of what is committed. Throws if another opening may write. */
+  /** Returns the committed length. Throws if another opening may write. */
   readonly committed: () => Promise<number>;
 }
 
@@ -19,7 +19,7 @@ interface Piece {
   readonly bytes: Buffer;
 }
 
-/** Bytes that were sent and are kept: more than a standby of PostgreSQL lags behind in a normal failover. */
+/** Bytes that were sent and are kept: more than a standby of PostgreSQL lacks in a normal failover. */
 const MAX_KEPT_BYTES = 4 * 1024 * 1024;
 
 /**
@@ -108,7 +108,7 @@ export class LogCourier {
       this.#keptBytes -= this.#kept.shift()?.bytes.length ?? 0;
   }
 
-  /** Returns the pieces that the server had and has no more, such as after a failover to a standby that lagged behind. */
+  /** Returns the pieces that the server had and has no more, such as after a failover to a standby that lacked them. */
   async #lost(): Promise<readonly Piece[]> {
     const end = await this.#options.committed();
     const at = this.#kept.findIndex(({ start }) => start === end);

@@ -1,9 +1,9 @@
 import { isoTime } from '../../core/clock.ts';
 import { type ErrorInfo, messageOf, RyeError, toRyeError } from '../../core/errors.ts';
-import type { EventDraft, EventPayloads, LogEvent, UnknownEvent } from '../../core/events.ts';
+import type { EventPayloads, LogEvent, UnknownEvent } from '../../core/events.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { isActive, type ThreadRecord, type ThreadStatus } from '../../core/thread.ts';
-import { addUsage, type Cost, toMicroUsd, toUsd } from '../../core/usage.ts';
+import { type Cost, toMicroUsd } from '../../core/usage.ts';
 import { openCalls, settlementDrafts } from '../../log/open-calls.ts';
 import { runsOf } from '../../log/runs.ts';
 import { buildTree } from '../../log/tree.ts';
