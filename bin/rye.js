@@ -43,9 +43,9 @@ const importModule = (name) => import(name);
 
 /**
  * The function around a file of the program, as V8 compiled it when it was built, which saves most of its start. Undefined
- * under another Node than that, or where a flag of V8 makes it worthless.
+ * under another Node than that and, unless it is needed, where a flag of V8 makes it worthless.
  */
-function compiled(filename) {
+function compiled(filename, isNeeded) {
   const { Script } = require('node:vm');
   const { readFileSync } = require('node:fs');
   const cache = filename.replace(/\.cjs$/, `-${process.version}-${process.arch}.cache`);
@@ -58,13 +58,13 @@ function compiled(filename) {
     return undefined;
   }
   const script = new Script(source, { filename, cachedData });
-  return script.cachedDataRejected ? undefined : script.runInThisContext();
+  return script.cachedDataRejected && !isNeeded ? undefined : script.runInThisContext();
 }
 
 /** Evaluates a file of the program. `takePart` gives it the modules that are in another file. */
-function evaluate(name, takePart) {
+function evaluate(name, takePart, isNeeded = false) {
   const filename = require('node:path').join(__dirname, '..', 'dist', 'cli', `${name}.cjs`);
-  const wrapper = compiled(filename);
+  const wrapper = compiled(filename, isNeeded);
   if (wrapper === undefined) return undefined;
   const part = { exports: {} };
   wrapper(part.exports, require, part, filename, importModule, takePart);
@@ -73,7 +73,7 @@ function evaluate(name, takePart) {
 
 /** The modules that only some commands need. They use the program's own modules. */
 function takeRest(name, shared) {
-  const part = evaluate(name, (module) => shared[module]());
+  const part = evaluate(name, (module) => shared[module](), true);
   if (part === undefined) {
     throw new Error('rye was replaced while this command ran, start the command again');
   }

@@ -118,6 +118,8 @@ function save() {
   if (rest !== undefined && !scripts.has(path.parse(rest).name)) takePart(path.parse(rest).name, program.shared);
   // V8 accepts the cache only under the flags that it was made with
   setFlagsFromString('--flush-bytecode');
+  // a search has changed it
+  setFlagsFromString('--opt');
   for (const [name, script] of scripts) {
     const file = path.join(folder, `${name}-${process.version}-${process.arch}.cache`);
     writeFileSync(file, script.createCachedData());

@@ -70,7 +70,9 @@ export async function searchItems(
     since === undefined ? query : `${query} after:${since}`,
     workspace.clock.now(),
   );
-  const { items, left } = await refreshIndex(workspace);
+  const withoutThreads = request.withoutThreads === true && !isAboutThreads(parsed.filters);
+  const areWanted = !withoutThreads && (type === 'all' || type === 'knowledge');
+  const { items, left } = await refreshIndex(workspace, { exports: areWanted });
   const end = workspace.clock.now() + ANSWER_MS;
   const isOver = (): boolean => workspace.clock.now() >= end;
   const indexed: SearchQuery = {
@@ -80,10 +82,7 @@ export async function searchItems(
       types: type === 'all' ? undefined : [type],
       space,
       granted: capabilities && grantedGlobs(capabilities),
-      without:
-        request.withoutThreads === true && !isAboutThreads(parsed.filters)
-          ? `${EXPORTS}/`
-          : undefined,
+      without: withoutThreads ? `${EXPORTS}/` : undefined,
     }),
     limit,
   };
@@ -259,11 +258,12 @@ function stateOf(workspace: Workspace, item: ScannedItem, bytes: Uint8Array, tex
 
 /**
  * Reads new and changed files into the index and drops what is gone, for a bounded time. Costs one `lstat` for each item and
- * each folder of thread exports. Returns the items other than exports by their
- * paths, and how many changed files are left.
+ * each export of a thread; not `exports`: those of threads are left as they are. Returns the items other than exports by
+ * their paths, and how many changed files are left.
  */
 export async function refreshIndex(
   workspace: Workspace,
+  { exports: areWanted = true }: { readonly exports?: boolean } = {},
 ): Promise<{ readonly items: ReadonlyMap<string, ScannedItem>; readonly left: number }> {
   const { index } = workspace.store;
   const exports = exportsRoot(workspace);
@@ -287,7 +287,7 @@ export async function refreshIndex(
   const left = await take(index, scanItems(scanned, known), isOver);
   return {
     items: new Map(scanned.map((item) => [item.path, item])),
-    left: left + (await refreshExports(workspace, exports, isOver)),
+    left: left + (areWanted ? await refreshExports(workspace, exports, isOver) : 0),
   };
 }
 

@@ -59,3 +59,22 @@ test('an index of the version before is filled again by the next search', async 
   database.close();
   expect(await hits(here, 'greeting')).toEqual(['one', 'two']);
 });
+
+test('a search for another type leaves the exports as they are, and the next one for knowledge reads them', async () => {
+  const { here, exports } = await indexed();
+  const [file = ''] = exports;
+  writeFileSync(file, readFileSync(file, 'utf8').replaceAll('greeting', 'pelican'));
+  const counted = (): unknown => {
+    const database = new Database(path.join(here.project, '.ai/state/index.db'));
+    const row = database.prepare('SELECT size, mtime_ms FROM documents WHERE key = ?').get(file);
+    database.close();
+    return row;
+  };
+  const before = counted();
+  expect(before).toMatchObject({ size: expect.any(Number) });
+  const { results } = await here.json(['search', 'directive', 'greeting']);
+  expect(results).toMatchObject([{ type: 'directive', id: 'hello' }]);
+  expect(counted()).toEqual(before);
+  expect(await hits(here, 'pelican')).toEqual(['one']);
+  expect(counted()).not.toEqual(before);
+});

@@ -1,3 +1,4 @@
+import { setFlagsFromString } from 'node:v8';
 import type { VerifyOutcome } from '../../app/api/items.ts';
 import type { ThreadVerification } from '../../app/api/threads.ts';
 import { type ErrorInfo, EXIT, type ExitCode, exitCodeOf, RyeError } from '../../core/errors.ts';
@@ -112,6 +113,18 @@ export const fetch = defineCommand({
 const CONTEXT_LINES = 3;
 const SEARCHED = [...ITEM_TYPES, 'all'] as const;
 
+/** Milliseconds after which V8 optimizes again: a search that takes longer reads files into the index. */
+const UNOPTIMIZED_MS = 250;
+
+/**
+ * A search compares each export with its index. V8 would optimize what does so in another thread, which costs more processor
+ * time than a process that ends at once saves.
+ */
+function beginUnoptimized(): void {
+  setFlagsFromString('--no-opt');
+  setTimeout(() => setFlagsFromString('--opt'), UNOPTIMIZED_MS).unref();
+}
+
 export const search = defineCommand({
   details:
     'A query may use AND, OR, NOT, "phrases", prefix* and the fields title: tag: directive: status: model: after: before:. Knowledge includes the exports of past threads.',
@@ -137,9 +150,10 @@ export const search = defineCommand({
     const { limit, space, since } = options;
     if (limit === 0) throw new RyeError('usage', '--limit must be at least 1');
     const contextLines = options.context ? CONTEXT_LINES : undefined;
-    const { results, total, complete, notices } = await withRye(call, (rye) =>
-      rye.items.search(type, query, compact({ limit, space, since, contextLines })),
-    );
+    const { results, total, complete, notices } = await withRye(call, async (rye) => {
+      if (io.endsWithCommand) beginUnoptimized();
+      return await rye.items.search(type, query, compact({ limit, space, since, contextLines }));
+    });
     if (global.json) {
       const documents = results.map((hit) => ({ ...hit, snippet: marked(hit.snippet, asterisks) }));
       printDocument(io, { success: true, query, results: documents, total, complete, notices });
