@@ -217,6 +217,25 @@ describe('a PostgreSQL store', () => {
     },
   );
 
+  it('fails the work whose connection breaks between two statements, and nothing else', async () => {
+    const own = await startPostgres(['-c', 'fsync=off']);
+    onTestFinished(async () => await own.stop());
+    const database = new PostgresDatabase({ url: await own.url('breaks') });
+    onTestFinished(() => database.close());
+    const work = database.write(function* broken() {
+      yield* all('SELECT 1 AS one');
+      yield* withClient(async () => {
+        await own.crash();
+        // the loss is noticed while no statement is under way
+        await new Promise((resolve) => setImmediate(resolve));
+        await own.startAgain();
+      });
+      return yield* all('SELECT 2 AS two');
+    });
+    await expect(work).rejects.toMatchObject({ code: 'storage_failed' });
+    expect(await database.read(() => all('SELECT 3 AS three'))).toEqual([{ three: 3 }]);
+  });
+
   it('keeps the password of its address out of errors', async () => {
     const url = `postgres://rye:hunter22@127.0.0.1:1/none`;
     const store = openAt(url, SOURCES);

@@ -293,6 +293,8 @@ async function openPool(options: PostgresOptions): Promise<Pool> {
   });
   // a connection that breaks while idle is replaced by the next query
   pool.on('error', () => undefined);
+  // one that breaks between two statements of a transaction fails the next of them
+  pool.on('connect', (client) => client.on('error', () => undefined));
   try {
     await migrate(pool);
   } catch (error) {
