@@ -316,7 +316,8 @@ function required(rows: readonly BudgetRow[], threadId: string): BudgetRow {
   });
 }
 
-function assertAmount(amount: MicroUsd, threadId: string): void {
+/** Throws `invalid_limit` for what is not an amount of money: a whole number of micro-dollars from 0 up. */
+export function assertAmount(amount: MicroUsd, threadId: string): void {
   if (Number.isSafeInteger(amount) && amount >= 0) return;
   throw new RyeError(
     'invalid_limit',

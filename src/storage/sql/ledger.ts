@@ -1,6 +1,7 @@
 import { RyeError } from '../../core/errors.ts';
 import type { MicroUsd } from '../../core/usage.ts';
 import {
+  assertAmount,
   committedSpend,
   type Heir,
   type Held,
@@ -174,6 +175,16 @@ function* inherit(threadId: string, heir: Heir): Work<void> {
 }
 
 function* report(threadId: string, actual: MicroUsd, epoch: number): Work<void> {
+  assertAmount(actual, threadId);
+  // each turn of a thread does this: one statement that decides as the plan below
+  const raised = yield* change(
+    'UPDATE budget_ledger SET actual = ? WHERE thread_id = ? AND epoch <= ? AND actual < ?',
+    actual,
+    threadId,
+    epoch,
+    actual,
+  );
+  if (raised > 0) return;
   yield* assertEpoch(threadId, epoch);
   const rows = yield* rowsOf(threadId);
   const row = planReport(rows, threadId, actual);
