@@ -113,8 +113,8 @@ export const fetch = defineCommand({
 const CONTEXT_LINES = 3;
 const SEARCHED = [...ITEM_TYPES, 'all'] as const;
 
-/** Milliseconds after which V8 optimizes again: a search that takes longer reads files into the index. */
-const UNOPTIMIZED_MS = 250;
+/** Milliseconds after which V8 optimizes again, between two batches of files: that search fills its index. */
+const UNOPTIMIZED_MS = 50;
 
 /**
  * A search compares each export with its index. V8 would optimize what does so in another thread, which costs more processor
