@@ -115,12 +115,15 @@ const SEARCHED = [...ITEM_TYPES, 'all'] as const;
 
 /** Milliseconds after which V8 optimizes again, between two batches of files: that search fills its index. */
 const UNOPTIMIZED_MS = 50;
+const NEWEST_NODE = 24;
 
 /**
  * A search compares each export with its index. V8 would optimize what does so in another thread, which costs more processor
  * time than a process that ends at once saves.
  */
 function beginUnoptimized(): void {
+  // a version that no longer has this flag would print an error
+  if (Number.parseInt(process.versions.node, 10) > NEWEST_NODE) return;
   setFlagsFromString('--no-opt');
   setTimeout(() => setFlagsFromString('--opt'), UNOPTIMIZED_MS).unref();
 }
