@@ -277,17 +277,20 @@ async function exactLedger(fleet, result) {
   result.tell(`ledger exact at $${(sum / 1e6).toFixed(6)}`);
 }
 
+/** How long each worker is stopped, in leases. */
+const STOPPED_LEASES = [1, 3, 30];
+
 async function zombies({ model }) {
-  const result = row('fleet: SIGSTOP of a worker with its legs for 1 and 3 leases');
+  const result = row('fleet: SIGSTOP of a worker with its legs for 1, 3 and 30 leases');
   const threads = 30;
   const calls = 30;
   const fleet = await openFleet(model.session(marker(calls)));
   try {
     await countRefusals(fleet);
     await submitAll(fleet, 'z', threads);
-    const workers = await fleet.machines(4, 3);
+    const workers = await fleet.machines(STOPPED_LEASES.length, 3);
     for (const [index, worker] of workers.entries()) {
-      const leases = index === 0 ? 1 : 3;
+      const leases = STOPPED_LEASES[index];
       await stopped(fleet, { worker, leases, result });
       if (leases > 1) await fleet.worker(worker.machine, worker.slots);
     }
@@ -334,6 +337,9 @@ async function stopped(fleet, { worker, leases, result }) {
   worker.child.kill('SIGCONT');
   await Promise.race([new Promise((done) => worker.child.once('exit', done)), delay(30_000)]);
   if (worker.child.exitCode === null) result.fail('running', 'the worker that woke did not end');
+  // a leg that had ended just before waits for the next one until its worker is gone
+  const gone = performance.now() + 5000;
+  while (pids.some((pid) => isAlive(pid)) && performance.now() < gone) await delay(50);
   for (const pid of pids) if (isAlive(pid)) result.fail('running', `the leg ${pid} did not end`);
   fleet.workers.delete(worker);
   const stolen = await fleet.rows(
