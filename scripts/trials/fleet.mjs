@@ -277,7 +277,7 @@ async function exactLedger(fleet, result) {
   result.tell(`ledger exact at $${(sum / 1e6).toFixed(6)}`);
 }
 
-/** How long each worker is stopped, in leases. */
+/** The time for which each worker is stopped, in leases. */
 const STOPPED_LEASES = [1, 3, 30];
 
 async function zombies({ model }) {
