@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { statSync } from 'node:fs';
 import { systemCodeOf } from '../../core/errors.ts';
+import { isRecord, parseJson } from '../../core/json.ts';
 import type { LegMessage, LegOrder, LegReply } from '../../fleet/leg-control.ts';
 
 /** Milliseconds for which a process without a leg is kept beside the first one. */
@@ -145,7 +146,11 @@ class LegProcess {
     });
     this.#child = child;
     child.stdin.on('error', () => undefined);
-    eachLine(child.stdout, (line) => this.#receive(line));
+    eachLine(child.stdout, (line) => {
+      const status = statusIn(line);
+      if (status === undefined) onLine(this.#threadId, line);
+      else this.#receive(status);
+    });
     eachLine(child.stderr, (line) => onLine(this.#threadId, line));
     child.once('error', (error) => this.#end(null, error));
     child.once('close', (status) => this.#end(status));
@@ -190,8 +195,7 @@ class LegProcess {
     if (this.#child.stdin?.writable) this.#child.stdin.write(`${JSON.stringify(value)}\n`);
   }
 
-  #receive(line: string): void {
-    const { status } = JSON.parse(line) as LegReply;
+  #receive(status: LegReply['status']): void {
     const ended = this.#ended;
     this.#ended = undefined;
     ended?.({ status, isKept: true });
@@ -205,6 +209,13 @@ class LegProcess {
     this.#ended = undefined;
     this.onGone?.();
   }
+}
+
+/** The status of a reply; undefined for what a library prints. */
+function statusIn(line: string): LegReply['status'] | undefined {
+  const value = parseJson(line);
+  const status = isRecord(value) ? value['status'] : undefined;
+  return typeof status === 'number' ? status : undefined;
 }
 
 /** Calls back with each line of a stream that is not blank. */
