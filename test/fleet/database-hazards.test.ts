@@ -4,7 +4,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { type PostgresServer, startPostgres } from '../helpers/postgres.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { type FleetLab, writeDirective, writeTool } from './lab.ts';
-import { type Asked, answeredFleet, linesOf, proveFleet, untilTrue } from './proof.ts';
+import { type Asked, answeredFleet, client, linesOf, proveFleet, untilTrue } from './proof.ts';
 
 const LINES = 3;
 
@@ -15,15 +15,6 @@ async function serverWith(
   const server = await startPostgres(['-c', 'fsync=off', ...flags], initFlags);
   onTestFinished(async () => await server.stop());
   return server;
-}
-
-/** A connection of the test, which ends with it. */
-async function client(url: string): Promise<Client> {
-  const sql = new Client({ connectionString: url, options: '-c search_path=rye' });
-  sql.on('error', () => undefined);
-  await sql.connect();
-  onTestFinished(async () => await sql.end());
-  return sql;
 }
 
 /** A gate that a request to the model waits at. */
@@ -60,6 +51,16 @@ async function writing(server: PostgresServer, before: (asked: Asked) => Promise
   return { lab, marks };
 }
 
+/** The same with two gates: before the answers of the second and of the third turn. */
+async function gated(server: PostgresServer) {
+  const gates = [new Gate(), new Gate()];
+  onTestFinished(() => gates.forEach(({ open }) => open()));
+  const made = await writing(server, async ({ results }) => {
+    await gates[results - 1]?.pass();
+  });
+  return { ...made, gates };
+}
+
 async function submit({ here, env }: FleetLab): Promise<void> {
   const run = ['run', 'job', '--fleet', '--thread-id', 't0'];
   expect(await here.json(run, { env })).toMatchObject({ success: true });
@@ -67,11 +68,7 @@ async function submit({ here, env }: FleetLab): Promise<void> {
 
 it('a server that has lost the last commits makes no call run twice', async () => {
   const server = await serverWith();
-  const gates = [new Gate(), new Gate()];
-  const { lab, marks } = await writing(server, async ({ results }) => {
-    await gates[results - 1]?.pass();
-  });
-  onTestFinished(() => gates.forEach(({ open }) => open()));
+  const { lab, marks, gates } = await gated(server);
   const worker = await lab.worker();
   await worker.id();
   await submit(lab);
@@ -103,11 +100,7 @@ it('a server that has lost the last commits makes no call run twice', async () =
 
 it('a server that has lost more than a worker can restore makes the thread continue with a new epoch', async () => {
   const server = await serverWith();
-  const gates = [new Gate(), new Gate()];
-  const { lab, marks } = await writing(server, async ({ results }) => {
-    await gates[results - 1]?.pass();
-  });
-  onTestFinished(() => gates.forEach(({ open }) => open()));
+  const { lab, marks, gates } = await gated(server);
   const [first, second] = [await lab.worker({ label: 'a' }), await lab.worker({ label: 'b' })];
   await first.id();
   await second.id();

@@ -1,13 +1,12 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { Client } from 'pg';
 import { afterEach, beforeEach, expect, it, onTestFinished } from 'vitest';
 import { LEASE_MS } from '../../src/app/fleet/worker.ts';
 import { type PostgresServer, startPostgres } from '../helpers/postgres.ts';
 import { openProxy } from '../helpers/tcp-proxy.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { writeDirective, writeTool } from './lab.ts';
-import { answeredFleet, linesOf, proveFleet, untilTrue } from './proof.ts';
+import { answeredFleet, client, linesOf, proveFleet, untilTrue } from './proof.ts';
 
 let server: PostgresServer;
 
@@ -90,15 +89,6 @@ async function writingFleet() {
       });
     },
   };
-}
-
-/** A connection of the test, which ends with it. */
-async function client(url: string): Promise<Client> {
-  const sql = new Client({ connectionString: url, options: '-c search_path=rye' });
-  sql.on('error', () => undefined);
-  await sql.connect();
-  onTestFinished(async () => await sql.end());
-  return sql;
 }
 
 it('a crash of PostgreSQL for longer than a lease costs no call and no worker', async () => {

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
+import { Client } from 'pg';
 import { expect, onTestFinished } from 'vitest';
 import type { PostgresServer } from '../helpers/postgres.ts';
 import { startWireServer, type WireBody, type WireTurn } from '../helpers/wire-server.ts';
@@ -69,6 +70,15 @@ export async function storedThread({ sql }: FleetLab, threadId: string): Promise
       ).rows,
     );
   return JSON.stringify(parts, null, 1);
+}
+
+/** A connection of a test, which ends with it. */
+export async function client(url: string): Promise<Client> {
+  const sql = new Client({ connectionString: url, options: '-c search_path=rye' });
+  sql.on('error', () => undefined);
+  await sql.connect();
+  onTestFinished(async () => await sql.end());
+  return sql;
 }
 
 /** Waits until something is so. */

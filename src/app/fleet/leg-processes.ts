@@ -10,14 +10,15 @@ const IDLE_MS = 10_000;
 const AHEAD_MS = 500;
 
 export interface LegProcessesOptions {
-  /** The program of a leg and its arguments. Its first argument is a file; a file that was replaced is started again. */
+  /** The program of a leg. */
   readonly command: string;
+  /** The first one is a file: if it was replaced, no process that was started before runs another leg. */
   readonly args: readonly string[];
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
   /** The most processes with a leg at once. */
   readonly slots: number;
-  /** Receives each line that a process writes to stderr, with the thread of its last leg. */
+  /** Receives each line that a process prints and that is no reply, with the thread of its last leg. */
   readonly onLine: (threadId: string | undefined, line: string) => void;
 }
 

@@ -70,7 +70,9 @@ export async function runLeg(options: LegOptions): Promise<LegResult> {
   let result: LegResult;
   try {
     const outcome = await leg.run();
-    result = { outcome, isAtRest: outcome === 'done' && isAsStarted() && (await leg.isAtRest()) };
+    const mayRest = outcome === 'done' && isAsStarted();
+    // the leg has ended, also if the store cannot be asked now
+    result = { outcome, isAtRest: mayRest && (await leg.isAtRest().catch(() => false)) };
   } catch (error) {
     const failure = toRyeError(error);
     options.onNotice?.(failure.message);

@@ -6,6 +6,7 @@ import type { Pool, PoolClient, QueryResult } from 'pg';
 import { messageOf, RyeError } from '../../core/errors.ts';
 import type { SqlDatabase, Work } from '../sql-work.ts';
 import { parseStoreUrl } from '../store-url.ts';
+import { codeOf, PLAN_CHANGED, planned, Statements } from './prepared.ts';
 import { MIGRATIONS } from './schema.ts';
 
 export interface PostgresOptions {
@@ -45,8 +46,6 @@ const LONGEST_WAIT_MS = 2000;
 const SERIALIZATION_FAILURE = '40001';
 const DEADLOCK = '40P01';
 const UNIQUE_VIOLATION = '23505';
-/** A prepared statement whose tables have changed since. */
-const PLAN_CHANGED = '0A000';
 const INT8_OID = 20;
 
 /**
@@ -220,51 +219,6 @@ async function rollBack(client: PoolClient): Promise<void> {
   }
 }
 
-const MAX_PREPARED = 500;
-
-/** The statements of a database, which its server parses once for each connection. */
-class Statements {
-  readonly #names = new Map<string, string>();
-  /** False once the tables have changed under a prepared statement: then each is parsed again. */
-  #isPreparing = true;
-
-  async run(
-    client: Pool | PoolClient,
-    text: string,
-    values: readonly unknown[],
-  ): Promise<QueryResult> {
-    const statement = { text, values: [...values] };
-    const name = this.#nameOf(text);
-    if (name === undefined) return await client.query(statement);
-    try {
-      return await client.query({ ...statement, name });
-    } catch (error) {
-      if (codeOf(error) === PLAN_CHANGED) this.#isPreparing = false;
-      throw error;
-    }
-  }
-
-  #nameOf(text: string): string | undefined {
-    if (!this.#isPreparing) return undefined;
-    let name = this.#names.get(text);
-    if (name === undefined && this.#names.size < MAX_PREPARED) {
-      name = `rye${this.#names.size}`;
-      this.#names.set(text, name);
-    }
-    return name;
-  }
-}
-
-/** Runs what is in no transaction, and runs it again if the tables have changed under a prepared statement. */
-async function planned<T>(work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    if (codeOf(error) !== PLAN_CHANGED) throw error;
-    return await work();
-  }
-}
-
 /** Replaces each `?` with the number of its parameter. The statements of rye have no `?` in their texts. */
 function numbered(sql: string): string {
   let count = 0;
@@ -397,11 +351,6 @@ function triesAfter(error: unknown): number {
 function pause(tries: number): number {
   const longest = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(tries, 10));
   return Math.random() * longest;
-}
-
-function codeOf(error: unknown): string | undefined {
-  const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  return typeof code === 'string' ? code : undefined;
 }
 
 /** The message of the server is kept, the address of the store is not: it has the password. */
