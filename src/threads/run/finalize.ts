@@ -3,7 +3,7 @@ import { messageOf, toRyeError } from '../../core/errors.ts';
 import type { EventDraft } from '../../core/events.ts';
 import type { WorktreeChanges } from '../../core/isolation.ts';
 import type { ThreadRecord, ThreadResult } from '../../core/thread.ts';
-import { toMicroUsd } from '../../core/usage.ts';
+import { type MicroUsd, toMicroUsd } from '../../core/usage.ts';
 import { headAndPlace } from '../../log/oversized.ts';
 import { endRun } from '../../log/runs.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
@@ -25,23 +25,25 @@ import { isPaused, isWaiting, waitingOf } from './waiting.ts';
 /** Maximum bytes of a result in thread.json and the registry; the log has all of it. */
 const KEPT_RESULT_BYTES = 256 * 1024;
 
+interface RunLog {
+  readonly writer: LogWriter;
+  readonly recorder: Recorder;
+  readonly live?: Pick<LiveExport, 'close'> | undefined;
+}
+
 export interface FinalizeRequest {
   readonly started: StartedThread;
   readonly outcome: LoopOutcome;
   readonly hooks: HookRunner | undefined;
   /** Absent when the log could not be opened. */
-  readonly log:
-    | {
-        readonly writer: LogWriter;
-        readonly recorder: Recorder;
-        readonly live?: Pick<LiveExport, 'close'> | undefined;
-      }
-    | undefined;
+  readonly log: RunLog | undefined;
   readonly children: readonly string[];
   /** Changes in the thread's worktree; absent: it has none. */
   readonly changes?: WorktreeChanges | undefined;
   /** Absent if the thread crashed: then its log decides the status of its deliveries. */
   readonly inbox?: Pick<ThreadInbox, 'close'> | undefined;
+  /** Spend that the ledger was told last, in micro-dollars; absent: unknown. */
+  readonly reported?: MicroUsd | undefined;
   /** The thread that continues this one after a handoff; it exists and is not linked yet. */
   readonly successor?: { readonly threadId: string; readonly spendUsd?: number } | undefined;
   /** The end that the log already has after a crash; the remaining steps are made up for. */
@@ -86,15 +88,16 @@ class Finalization {
     const { threadId } = started;
     const observes = log !== undefined && hooks?.completion() === 'acts';
     const holdsBudget = hooks?.spendsAfterCompletion() ?? false;
-    const release = async (): Promise<void> =>
-      await this.#attempt('releasing the budget', async () => await this.#release());
 
     // the same epoch may be another's, if the store has lost the claim of this process
     if (outcome.kind === 'error' && outcome.error.code === 'thread_locked')
       await this.#isTakenOver();
-    await this.#attemptFenced('settling the budget', () =>
-      ledger.report(threadId, toMicroUsd(outcome.cost.spend), started.record.epoch),
-    );
+    const spent = toMicroUsd(outcome.cost.spend);
+    if (spent !== this.#request.reported) {
+      await this.#attemptFenced('settling the budget', () =>
+        ledger.report(threadId, spent, started.record.epoch),
+      );
+    }
     await this.#attempt('closing the log', () => this.#closeLog());
     await this.#attemptFenced(
       'settling its deliveries',
@@ -103,29 +106,30 @@ class Finalization {
     // before the registry: a program that waits for the end finds the signed entry, not the one of the running thread.
     // Before thread.json: the state that is remembered with it names the entry
     const exported = this.#verdict;
-    if (log) await this.#export();
+    if (log) await this.#export(log);
     // while hooks may still add to the log its end is not named, so that a crash in between leaves no contradiction
     await this.#attempt('writing thread.json', () => this.#writeDocument(!observes));
-    if (!holdsBudget) await release();
+    if (!holdsBudget) await this.#release();
     await this.#attemptFenced('updating the registry', async () => {
       await this.#finish();
       this.#isRecorded = true;
     });
-    if (log && this.#verdict !== exported) await this.#export();
+    if (log && this.#verdict !== exported) await this.#export(log);
     if (observes) {
       await this.#afterComplete();
       await this.#attempt('writing thread.json', () => this.#writeDocument(true));
     }
-    if (holdsBudget) await release();
+    if (holdsBudget) await this.#release();
     await this.#close();
     return await resultOf(this.#env, this.#request, this.#verdict);
   }
 
   /** A failed export leaves the verdict: the log has everything, and recovery exports again. */
-  async #export(): Promise<void> {
+  async #export(log: RunLog): Promise<void> {
     const { started } = this.#request;
     await ownPass();
     if (await this.#isTakenOver()) return;
+    log.live?.close();
     try {
       await exportThread(this.#env, started.plan, this.#document(true));
     } catch (error) {
@@ -255,12 +259,14 @@ class Finalization {
     const { started, successor } = this.#request;
     if (isPaused(this.#verdict)) return;
     const { ledger } = this.#env.store;
+    const what = 'releasing the budget';
     if (successor?.spendUsd === undefined || this.#verdict.status !== 'continued') {
-      await ledger.release(started.threadId, started.record.epoch);
+      const { threadId, record } = started;
+      await this.#attemptFenced(what, () => ledger.release(threadId, record.epoch));
       return;
     }
     const amount = toMicroUsd(successor.spendUsd);
-    await ledger.handOver(started.threadId, successor.threadId, amount);
+    await this.#attempt(what, () => ledger.handOver(started.threadId, successor.threadId, amount));
   }
 
   async #finish(): Promise<void> {

@@ -1,9 +1,13 @@
+import { overReason } from '../../core/clock.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
-import type { Exporting, LiveFile, Stored } from '../ports.ts';
+import type { Exporting, LiveFile, Process, Stored } from '../ports.ts';
 import type { ThreadRenderer } from '../renderer.ts';
 import type { StartedThread } from './start.ts';
 
 type AnyEvent = LogEvent | UnknownEvent;
+
+/** A thread that ends sooner is written once, as its signed entry: no person reads that fast. */
+const READ_ALONG_MS = 100;
 
 /**
  * Follows a running thread in its knowledge entry, so that a person can read along: streamed text is appended as it
@@ -11,36 +15,53 @@ type AnyEvent = LogEvent | UnknownEvent;
  * Best effort: stops after the first failed write.
  */
 export class LiveExport {
-  readonly #file: LiveFile;
   readonly #renderer: ThreadRenderer;
+  /** Text that came before there was a file to write it to. */
+  readonly #held: string[] = [];
+  readonly #closing = new AbortController();
+  #file: LiveFile | undefined;
   /** True while an answer's text is in the file before its message is in the log. */
   #isStreaming = false;
   #turn = 0;
-  #isOpen = true;
 
-  constructor(file: LiveFile, renderer: ThreadRenderer) {
-    this.#file = file;
+  constructor(renderer: ThreadRenderer) {
     this.#renderer = renderer;
+  }
+
+  /** Aborts when the export is closed. */
+  get closed(): AbortSignal {
+    return this.#closing.signal;
+  }
+
+  /** Writes `head` and what was held to the file, and from then on everything as it comes. */
+  begin(file: LiveFile, head: string): void {
+    this.#file = file;
+    if (this.closed.aborted) file.close();
+    else this.#write([head, ...this.#held.splice(0)].join(''));
   }
 
   /** Appends what an event adds to the readable conversation. Never throws. */
   append(event: AnyEvent): void {
-    this.write(this.#textOf(event as LogEvent));
+    if (!this.closed.aborted) this.#write(this.#textOf(event as LogEvent));
   }
 
-  write(text: string): void {
-    if (text === '' || !this.#isOpen) return;
+  close(): void {
+    if (this.closed.aborted) return;
+    this.#closing.abort(overReason());
+    this.#file?.close();
+  }
+
+  #write(text: string): void {
+    if (text === '') return;
+    if (!this.#file) {
+      this.#held.push(text);
+      return;
+    }
     try {
       this.#file.append(text);
     } catch {
       this.close();
     }
-  }
-
-  close(): void {
-    if (!this.#isOpen) return;
-    this.#isOpen = false;
-    this.#file.close();
   }
 
   #textOf(event: LogEvent): string {
@@ -76,23 +97,52 @@ function paragraphs(blocks: readonly string[]): string {
 }
 
 /**
- * Opens the export of a thread that begins a run; undefined if its place is taken. The conversation of
- * earlier runs takes the place of their signed entry.
+ * Follows a thread that begins a run, unless the place of its export is taken. A new thread gets its file after a moment.
+ * That of a resumed one replaces the signed entry at once, and begins with the conversation of the earlier runs.
  */
 export async function openLiveExport(
-  env: Pick<Stored, 'files' | 'store'> & Exporting,
-  { plan, document }: Pick<StartedThread, 'plan' | 'document'>,
+  env: Pick<Stored, 'files' | 'store'> & Pick<Process, 'clock'> & Exporting,
+  started: Pick<StartedThread, 'plan' | 'document'>,
   isResumed: boolean,
-): Promise<LiveExport | undefined> {
+): Promise<LiveExport> {
+  const live = new LiveExport(env.renderer);
+  if (!isResumed) {
+    void beginLater(env, started, live);
+    return live;
+  }
+  await begin(env, started, { live, isResumed });
+  const { events } = await env.store.logs.readEntries(started.document.thread_id);
+  for (const event of events) live.append(event);
+  return live;
+}
+
+async function beginLater(
+  env: Pick<Stored, 'files'> & Pick<Process, 'clock'> & Exporting,
+  started: Pick<StartedThread, 'plan' | 'document'>,
+  live: LiveExport,
+): Promise<void> {
+  await env.clock.sleep(READ_ALONG_MS, live.closed);
+  if (live.closed.aborted) return;
+  try {
+    await begin(env, started, { live, isResumed: false });
+  } catch {
+    live.close();
+  }
+}
+
+async function begin(
+  env: Pick<Stored, 'files'> & Exporting,
+  { plan, document }: Pick<StartedThread, 'plan' | 'document'>,
+  { live, isResumed }: { readonly live: LiveExport; readonly isResumed: boolean },
+): Promise<void> {
   const { thread_id: threadId } = document;
   const path = env.files.knowledgePath(plan.directive.id, threadId);
   const file = await env.files.openExport(path, isResumed);
-  if (file === undefined) return undefined;
-  const live = new LiveExport(file, env.renderer);
+  if (file === undefined) {
+    live.close();
+    return;
+  }
   const { description } = plan.directive;
   const capabilitiesRef = `.ai/state/threads/${threadId}/capabilities.md`;
-  live.write(env.renderer.liveHead({ document, description, capabilitiesRef }));
-  if (!isResumed) return live;
-  for (const event of (await env.store.logs.readEntries(threadId)).events) live.append(event);
-  return live;
+  live.begin(file, env.renderer.liveHead({ document, description, capabilitiesRef }));
 }

@@ -6,7 +6,7 @@ import { compact } from '../../core/json.ts';
 import { toolCallsOf } from '../../core/message.ts';
 import type { PlannedModel } from '../../core/plan.ts';
 import type { ThreadResult } from '../../core/thread.ts';
-import { NO_COST } from '../../core/usage.ts';
+import { type MicroUsd, NO_COST } from '../../core/usage.ts';
 import { runLoop } from '../../loop/loop.ts';
 import type { LoopOutcome, LoopPorts } from '../../loop/ports.ts';
 import { isTaintNote } from '../../policy/risk.ts';
@@ -79,7 +79,7 @@ interface FinishedRun {
 interface RunLog {
   readonly writer: LogWriter;
   readonly recorder: Recorder;
-  readonly live: LiveExport | undefined;
+  readonly live: LiveExport;
 }
 
 interface RunSession extends Tooling {
@@ -100,6 +100,8 @@ class ThreadRun {
   readonly #worktree: ThreadWorktree;
   #log: RunLog | undefined;
   #session: RunSession | undefined;
+  /** Spend that the ledger was told last. */
+  #reported: MicroUsd | undefined;
   /** The last turn that ended, until the registry has its cost. */
   #unreported: (LogEvent & { readonly event_type: 'cost' }) | undefined;
 
@@ -130,6 +132,7 @@ class ThreadRun {
       log: this.#log,
       children: this.#session?.children.ids ?? [],
       inbox: this.#session?.inbox,
+      reported: this.#reported,
       successor: successor && {
         threadId: successor.started.threadId,
         spendUsd: successor.started.plan.limits.spend,
@@ -175,7 +178,7 @@ class ThreadRun {
       clock: env.clock,
       deltas: plan.settings.token_deltas,
       onEvent: (event) => {
-        live?.append(event);
+        live.append(event);
         this.#options.onEvent?.(event);
       },
     });
@@ -334,7 +337,10 @@ class ThreadRun {
       budget: {
         remainingMicroUsd: () => ledger.remaining(threadId),
         held: () => ledger.held(threadId),
-        report: (spent) => ledger.report(threadId, spent, record.epoch),
+        report: async (spent) => {
+          await ledger.report(threadId, spent, record.epoch);
+          this.#reported = spent;
+        },
       },
       cancelled: () => this.#cancellation.reason,
       artifacts: {
