@@ -3,7 +3,7 @@ import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { join, sep } from 'node:path';
 import { messageOf, RyeError } from '../core/errors.ts';
 import type { ThreadRecord } from '../core/thread.ts';
-import type { Registry, Store } from '../storage/store.ts';
+import type { RegisterParams, Registry, Store } from '../storage/store.ts';
 import {
   findRollback,
   HeadsFile,
@@ -90,6 +90,10 @@ function notingClaims(store: Store, claimed: Map<string, number>): Store {
   };
   const claiming = {
     ...lazy<Registry>(async () => registry, REGISTRY),
+    register: async (params: RegisterParams) => {
+      const record = await registry.register(params);
+      return params.isClaimed === true ? noted(record) : record;
+    },
     claim: async (...claim: Parameters<Registry['claim']>) => noted(await registry.claim(...claim)),
     resume: async (...resume: Parameters<Registry['resume']>) =>
       noted(await registry.resume(...resume)),

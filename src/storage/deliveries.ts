@@ -43,6 +43,8 @@ export interface OpenRunParams extends RunKey {
   readonly carried: ReadonlySet<string>;
   /** Threads that this one continues: what waits for them moves here. */
   readonly from: readonly string[];
+  /** The state of the run as its owner publishes it with the beginning; absent: not yet. */
+  readonly point?: SteerPoint;
   readonly now: string;
 }
 

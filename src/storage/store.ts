@@ -11,7 +11,7 @@ import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import type { ThreadRecord, ThreadStatus } from '../core/thread.ts';
 import type { Cost } from '../core/usage.ts';
 import type { Checkpoint, LogHead } from '../log/checkpoint.ts';
-import type { OpenedLog } from '../log/reader.ts';
+import type { OpenedLog, VerifiedLog } from '../log/reader.ts';
 import type { TreeEntry } from '../log/tree.ts';
 import type { LogExtent, LogVerification } from '../log/verifier.ts';
 import type { Approvals } from './approvals.ts';
@@ -32,6 +32,8 @@ export interface RegisterParams {
   /** Refuse with `limit_spawns` when the parent already has this many children; counted in the same transaction. */
   readonly maxSpawns?: number;
   readonly continuationOf?: string;
+  /** The owner runs the thread at once, as after {@link Registry.claim}. Default: false, the thread waits for a claim. */
+  readonly isClaimed?: boolean;
 }
 
 /** Identity of the owner of a thread: opaque outside of the store. Equal ids name the same owner. */
@@ -86,7 +88,7 @@ export interface FinishParams {
  * machine of `core/thread.ts` and are refused with `illegal_transition` otherwise.
  */
 export interface Registry {
-  /** Inserts a `created` row. Refuses a taken id with `thread_id_taken`. */
+  /** Inserts a row, `created` or claimed. Refuses a taken id with `thread_id_taken`. */
   register(params: RegisterParams): Promise<ThreadRecord>;
   /** Inserts a row as it is, rebuilt from signed records; false if the registry lists the thread already. */
   restore(record: ThreadRecord): Promise<boolean>;
@@ -224,6 +226,14 @@ export interface LogStore {
    * continuation begins. Of a sound log all else is counted and not parsed; a log with a defect is read whole.
    */
   readEntries(threadId: string, part?: LogPart): Promise<OpenedLog>;
+  /**
+   * Reads the part of a log that signatures cover, whole or as `readEntries` does, in the pass that verifies it. No events
+   * if the signed part was changed.
+   */
+  readVerified(
+    threadId: string,
+    options: VerifyOptions & { readonly entriesOnly?: boolean },
+  ): Promise<VerifiedLog>;
   /**
    * Finds one entry by its full id. A large log has an index of offsets, which is rebuilt if it doesn't fit the log;
    * the index is not part of the log, and its answers are checked. Without an answer, all entries are returned.
@@ -365,7 +375,7 @@ export interface CloseOptions {
   readonly exiting?: boolean;
 }
 
-export type { OpenedLog } from '../log/reader.ts';
+export type { OpenedLog, VerifiedLog } from '../log/reader.ts';
 export type { LogExtent, LogVerification } from '../log/verifier.ts';
 export type { BudgetRow } from '../policy/budget.ts';
 export type { StoredApproval } from './approvals.ts';

@@ -46,7 +46,8 @@ function* insertRun(
   const { requires_approval, requires_network, requires_write_access } = run.traits;
   yield* change(
     `INSERT INTO runs (run_id, thread_id, epoch, kind, status, requires_approval, requires_network,
-       requires_write_access, risk_class, started_at) VALUES (?, ?, ?, ?, 'running', ?, ?, ?, ?, ?)`,
+       requires_write_access, risk_class, started_at, point)
+     VALUES (?, ?, ?, ?, 'running', ?, ?, ?, ?, ?, ?)`,
     run.runId,
     run.threadId,
     run.epoch,
@@ -56,6 +57,7 @@ function* insertRun(
     columnOf(requires_write_access),
     riskOf(run.traits),
     run.now,
+    run.point === undefined ? null : JSON.stringify(run.point),
   );
 }
 

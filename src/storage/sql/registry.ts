@@ -49,7 +49,7 @@ export class SqlRegistry implements Registry {
   }
 
   async register(params: RegisterParams): Promise<ThreadRecord> {
-    return await this.#database.write(() => register(params));
+    return await this.#database.write(() => register(params, this.#leases));
   }
 
   async restore(record: ThreadRecord): Promise<boolean> {
@@ -147,11 +147,13 @@ export class SqlRegistry implements Registry {
   }
 }
 
-function* register(params: RegisterParams): Work<ThreadRecord> {
-  yield* assertFree(params.threadId);
+function* register(params: RegisterParams, leases: ThreadLeases | undefined): Work<ThreadRecord> {
+  const { threadId, owner, now, isClaimed = false } = params;
+  yield* assertFree(threadId);
   yield* countSpawn(params);
   yield* insert(params);
-  return yield* requireRecord(params.threadId);
+  if (owner && isClaimed) return yield* own(threadId, { owner, now, leases });
+  return yield* requireRecord(threadId);
 }
 
 function* list(filter: ThreadFilter): Work<readonly ThreadRecord[]> {

@@ -89,6 +89,31 @@ export function registryCases(open: OpenStore): void {
     });
   });
 
+  it('registers a thread that its owner runs at once', async () => {
+    const { registry, owners } = await open();
+    const owner = owners.self();
+    await registry.register(threadParams('p-1'));
+    const made = await registry.register({
+      ...threadParams('a-1', { parentId: 'p-1' }),
+      owner,
+      maxSpawns: 1,
+      isClaimed: true,
+    });
+    const columns = { ...owners.columns(owner), heartbeat_at: T0 };
+    expect(made).toMatchObject({ status: 'running', epoch: 1, parent_id: 'p-1', ...columns });
+    expect(await registry.get('a-1')).toEqual(made);
+    expect((await registry.get('p-1'))?.spawn_count).toBe(1);
+    await expect(registry.claim('a-1', owner, T1)).rejects.toMatchObject({ code: 'thread_locked' });
+    await expect(
+      registry.register({
+        ...threadParams('a-2', { parentId: 'p-1' }),
+        maxSpawns: 1,
+        isClaimed: true,
+      }),
+    ).rejects.toMatchObject({ code: 'limit_spawns' });
+    expect(await registry.get('a-2')).toBeUndefined();
+  });
+
   it('keeps the error of a failed thread, and claims a suspended one again', async () => {
     const { registry, owners } = await open();
     await registry.register(threadParams('a-1'));

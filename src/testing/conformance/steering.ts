@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import {
   fromThread,
+  NOTHING_CARRIED,
   NOW_MS,
   type OpenStore,
   POINT,
@@ -9,6 +10,7 @@ import {
   steer,
   T1,
   T2,
+  threadParams,
 } from './fixtures.ts';
 
 /** Background deliveries: into an active run with a proof, or into a new run. */
@@ -38,6 +40,17 @@ export function steerCases(open: OpenStore): void {
     });
     await deliveries.endRun({ key, end: 'completed', requested: new Set(), now: T1 });
     expect(await deliveries.activeTurn('a-1')).toBeUndefined();
+  });
+
+  it('publishes the state of a run with its beginning', async () => {
+    const { deliveries, registry, owners } = await open();
+    const own = { owner: owners.self(), isClaimed: true };
+    const { epoch } = await registry.register({ ...threadParams('a-1'), ...own });
+    const key = { threadId: 'a-1', epoch, runId: 'run' };
+    const run = { ...key, ...NOTHING_CARRIED, traits: READS_ONLY, now: T1 };
+    await deliveries.openRun({ ...run, point: POINT });
+    const turn = { active_run_id: 'run', epoch, observed_at: T1, after_tool_batch: true };
+    expect(await deliveries.activeTurn('a-1')).toMatchObject(turn);
   });
 
   it('steers a run whose state is proven, and settles the delivery with the run', async () => {

@@ -77,17 +77,19 @@ export class ThreadInbox implements InboxPort {
   /** Opens the run of a conversation that begins with these entries, and takes over what waited for the threads before it. */
   async open(entryIds: ReadonlySet<string>, from: readonly string[]): Promise<void> {
     const traits = await this.#currentTraits();
+    const point = this.#point(this.#options.env.clock.now(), 'before_turn');
     const carried = await this.#store.openRun({
       ...this.#key,
       traits,
       carried: entryIds,
       from,
+      point,
       now: this.#now,
     });
     this.#isOpen = true;
     this.#traits = traits;
+    this.#published = { runId: this.#runId, point };
     this.#uncovered = carried.flatMap(({ entry_id: id }) => (id === null ? [] : [id]));
-    await this.#publishPoint();
   }
 
   async take(point: SafePoint): Promise<readonly EventDraft[]> {
@@ -219,7 +221,7 @@ export class ThreadInbox implements InboxPort {
   }
 
   /** People see the point: one with the same facts that stays valid for long enough is not written again. */
-  async #publishPoint(at: SafePoint = 'before_turn'): Promise<void> {
+  async #publishPoint(at: SafePoint): Promise<void> {
     const { env, rules } = this.#options;
     const point = this.#point(env.clock.now(), at);
     const { runId, point: told } = this.#published ?? {};

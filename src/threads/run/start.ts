@@ -27,7 +27,7 @@ export interface StartRequest {
 
 const MAX_ID_ATTEMPTS = 1000;
 
-/** Starts a plan: registers it, reserves its budget, claims it, writes thread.json and the plan. */
+/** Starts a plan: registers and claims it, reserves its budget, writes thread.json and the plan. */
 export async function startThread(
   env: Stored & Process & Pick<Preparation, 'guards'>,
   plan: ThreadPlan,
@@ -57,11 +57,11 @@ export async function createThread(
   fund: (threadId: string) => Promise<void>,
 ): Promise<StartedThread> {
   const { parent, continuationOf } = request;
-  const { thread_id: threadId } = await registerThread(env, plan, request);
+  const record = await registerThread(env, plan, { ...request, isClaimed: true });
+  const { thread_id: threadId } = record;
   return await endIfFails(env, threadId, async () => {
     await fund(threadId);
     const now = isoTime(env.clock.now());
-    const record = await env.store.registry.claim(threadId, env.owner, now);
     const document = startDocument(plan, { threadId, now, continuationOf });
     // the log has it too, and is synced before anything has an effect
     await env.files.writeDocument(document, 'none');
@@ -102,13 +102,19 @@ export async function readParent(
 }
 
 /**
- * Registers a plan under its own or the next free id, owned by this process; a parent's spawns are counted. Without a
+ * Registers a plan under its own or the next free id, owned by this process, and claimed by it if that is given; a
+ * parent's spawns are counted. Without a
  * signing key nothing is registered: `key_missing`.
  */
 export async function registerThread(
   env: Stored & Process,
   plan: ThreadPlan,
-  { threadId, parent, continuationOf }: StartRequest,
+  {
+    threadId,
+    parent,
+    continuationOf,
+    isClaimed = false,
+  }: StartRequest & { readonly isClaimed?: boolean },
 ): Promise<ThreadRecord> {
   env.signer();
   const now = env.clock.now();
@@ -118,6 +124,7 @@ export async function registerThread(
     model: plan.model.id,
     now: isoTime(now),
     owner: env.owner,
+    isClaimed,
     ...(parent ? { maxSpawns: parent.limits.spawns } : {}),
     ...(continuationOf === undefined ? {} : { continuationOf }),
   };
