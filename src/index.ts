@@ -297,6 +297,7 @@ export type {
   ThreadDocuments,
   ThreadFilter,
   TurnProgress,
+  VerifiedLog,
   VerifyOptions,
 } from './storage/store.ts';
 export type { KilledThread } from './threads/family/cancel.ts';

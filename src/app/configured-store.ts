@@ -239,6 +239,7 @@ const LOGS = {
   reopen: 'promise',
   read: 'promise',
   readEntries: 'promise',
+  readVerified: 'promise',
   lookUp: 'promise',
   verify: 'promise',
   tail: 'promise',

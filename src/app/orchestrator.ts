@@ -307,7 +307,7 @@ async function eventsOf(
   threadId: string,
 ): Promise<readonly (LogEvent | UnknownEvent)[]> {
   try {
-    return (await readSigned(env, threadId)).events;
+    return await readSigned(env, threadId);
   } catch (error) {
     if (error instanceof RyeError && error.code === 'thread_not_found') return [];
     throw error;

@@ -22,7 +22,7 @@ import {
   viewTree,
 } from '../log/tree-view.ts';
 import { type TurnFacts, turnFacts } from '../log/turn-facts.ts';
-import { signedPart } from '../threads/verified-log.ts';
+import { readSigned } from '../threads/verified-log.ts';
 import type { FoldedContext, OpenedTree, SessionTreeReads, TreeView } from './api/trees.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -132,8 +132,8 @@ export class SessionTreeReader implements SessionTreeReads {
 
   async context(threadId: string, entry?: string): Promise<FoldedContext> {
     const { store, keyring } = this.#workspace;
-    const part = await signedPart({ store, verifier: keyring.payloadVerifier }, threadId);
-    const { events } = await store.logs.readEntries(threadId, part);
+    const env = { store, verifier: keyring.payloadVerifier };
+    const events = await readSigned(env, threadId, { entriesOnly: true });
     const tree = buildTree(events);
     const leafId = entry === undefined ? tree.leafId : entryByPrefix(tree, entry).id;
     return foldContext(tree, { leafId, startedCalls: startedCallIds(events) });

@@ -255,6 +255,7 @@ export class ToolCatalog implements ToolSource {
   #fixedTools(scope: ToolScope | undefined): readonly Tool[] {
     const { env, projectPath } = this.#workspace.options;
     const actions = primaryActions(this.#workspace, scope);
+    const secrets = this.#secrets(scope);
     return [
       createExecuteTool(actions),
       createFetchTool(actions),
@@ -274,7 +275,7 @@ export class ToolCatalog implements ToolSource {
       createOrchestratorTool(() => this.#orchestrator(scope)),
       createSendMessageTool(async (call, context) => await this.#sender(scope)(call, context)),
       ...(this.#options.own ?? []),
-    ].map((tool) => withoutSecrets(tool, this.#secrets(scope)));
+    ].map((tool) => withoutSecrets(tool, secrets));
   }
 
   #orchestrator(scope: ToolScope | undefined): OrchestratorActions {

@@ -2,8 +2,11 @@ import { stringify } from 'yaml';
 
 /** Words that YAML reads as something else than a text. */
 const RESERVED = /^(?:true|false|null|yes|no|on|off|y|n)$/i;
-/** Texts that mean themselves: a colon or a space is inside, never at an end, and never one after the other. */
-const PLAIN = /^[A-Za-z](?:[\w./-]|:(?=[\w./-])| (?=[\w./-]))*$/;
+/**
+ * Texts that mean themselves, such as a path in a hidden folder: a colon or a space is inside, never at an end, and never
+ * one after the other.
+ */
+const PLAIN = /^(?:\.[a-z]+\/)?[A-Za-z](?:[\w./-]|:(?=[\w./-])| (?=[\w./-]))*$/;
 const TIMESTAMP = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 const VERSION = /^\d{1,9}\.\d{1,9}\.\d{1,9}$/;
 /** Texts that need no escapes between double quotes. */

@@ -81,7 +81,7 @@ export interface Spaces {
    * `duplicate_item`, `path_denied`, `item_too_large` or the type's `…_malformed` (not UTF-8, NUL).
    */
   find(type: SignableType, id: string, options?: FindOptions): FoundFile | undefined;
-  /** Lists all items of a type, sorted by id and then space; walks the folder of each space once. */
+  /** Lists all items of a type, sorted by id and then space; walks the folder of each space once, up to the wanted one. */
   list(type: SignableType, options?: ListOptions): readonly ListedItem[];
   /** Returns the path of an id's file in one space without reading it; undefined if there is none. */
   locate(type: SignableType, id: string, space: Space): string | undefined;
@@ -189,7 +189,9 @@ class DiskSpaces implements Spaces {
   list(type: SignableType, options: ListOptions = {}): readonly ListedItem[] {
     const firstSpace = new Map<string, Space>();
     const listed: ListedItem[] = [];
-    for (const space of SPACES) {
+    // only a space before it can shadow an item
+    const last = options.space === undefined ? undefined : SPACES.indexOf(options.space) + 1;
+    for (const space of SPACES.slice(0, last)) {
       for (const item of this.#walk(type, space, options.without)) {
         const winner = firstSpace.get(item.id) ?? space;
         firstSpace.set(item.id, winner);

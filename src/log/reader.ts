@@ -57,7 +57,12 @@ export async function readLog(source: LogSource, options: ReadOptions): Promise<
     : opened;
 }
 
-async function readOnce(source: LogSource, { entriesOnly, end }: ReadOptions): Promise<OpenedLog> {
+/** Reads a log; `first` looks at it in the same pass, and may end it. */
+async function readOnce(
+  source: LogSource,
+  { entriesOnly, end }: ReadOptions,
+  ...first: readonly LineVisitor[]
+): Promise<OpenedLog> {
   const { location, threadId } = source;
   const events: Event[] = [];
   const offsets: number[] = [];
@@ -84,9 +89,43 @@ async function readOnce(source: LogSource, { entriesOnly, end }: ReadOptions): P
     },
     { threadId, entriesOnly, seq: 0 },
   );
-  await scan(source.chunks(end), reader);
+  await scan(source.chunks(end), ...first, reader);
   if (!header) throw malformedLog(location, 'it is empty');
   return { header, events, offsets, problems };
+}
+
+/** A verified log, with the events of the part that signatures cover; none if that part was changed. */
+export interface VerifiedLog {
+  readonly verdict: LogVerification;
+  readonly events: readonly Event[];
+}
+
+/** Verifies a log and reads what signatures cover, in one pass if the log is sound. */
+export async function readVerified(
+  source: LogSource,
+  {
+    entriesOnly,
+    ...options
+  }: Omit<LogVerifierOptions, 'threadId'> & Pick<ReadOptions, 'entriesOnly'>,
+): Promise<VerifiedLog> {
+  const verifier = new LogVerifier({ threadId: source.threadId, ...options });
+  let opened: OpenedLog;
+  try {
+    opened = await readOnce(source, { entriesOnly }, verifier);
+  } catch (error) {
+    if (!(error instanceof RyeError && error.code === 'log_malformed')) throw error;
+    return { verdict: await verifyLog(source, options), events: [] };
+  }
+  const verdict = verifier.verdict();
+  if (!verdict.ok) return { verdict, events: [] };
+  const { verified_bytes: end } = verdict;
+  const isSound =
+    !opened.problems.some(({ offset }) => offset < end) && !upgradeFrom(opened.header.version);
+  if (entriesOnly && !isSound) {
+    return { verdict, events: (await readOnce(source, { entriesOnly: false, end })).events };
+  }
+  const count = opened.offsets.findIndex((offset) => offset >= end);
+  return { verdict, events: count === -1 ? opened.events : opened.events.slice(0, count) };
 }
 
 /** Verifies a log in one sequential pass. */

@@ -4,8 +4,8 @@ import type {
   LogExtent,
   LogPart,
   LogVerification,
-  OpenedLog,
   Store,
+  VerifiedLog,
   VerifyOptions,
 } from '../storage/store.ts';
 import type { HeadsPort, Stored } from './ports.ts';
@@ -59,23 +59,15 @@ export async function verifyAgainstHead(
   };
 }
 
-/** Reads a log up to its last signature. Throws if the signed part was changed. */
+/** Reads the events of a log up to its last signature, or its entries alone. Throws if the signed part was changed. */
 export async function readSigned(
-  env: Pick<Stored, 'store' | 'verifier'>,
-  threadId: string,
-): Promise<OpenedLog> {
-  return await env.store.logs.read(threadId, await signedPart(env, threadId));
-}
-
-/** Returns the part of a log that signatures cover. Throws if that part was changed. */
-export async function signedPart(
   { store, verifier }: Pick<Stored, 'store' | 'verifier'>,
   threadId: string,
-  expected?: LogExtent,
-): Promise<LogPart> {
-  const verdict = await store.logs.verify(threadId, { verifier, expected });
+  options: { readonly expected?: LogExtent | undefined; readonly entriesOnly?: boolean } = {},
+): Promise<VerifiedLog['events']> {
+  const { verdict, events } = await store.logs.readVerified(threadId, { verifier, ...options });
   if (!verdict.ok) throw tamperedError(threadId, verdict);
-  return partOf(threadId, verdict);
+  return events;
 }
 
 /** Returns the part of a log before the first unsigned or changed byte. */

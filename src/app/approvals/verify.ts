@@ -22,7 +22,7 @@ export async function verifyApproval(
 ): Promise<ApprovalVerification> {
   const { id, thread_id: threadId } = request;
   const env = threadPorts(workspace, { allowUnsigned: false });
-  const { events } = await readSigned(env, threadId);
+  const events = await readSigned(env, threadId);
   const requested = requestIn(events, id);
   const decided = decisionIn(events, id);
   const keys = workspace.keyring;

@@ -14,6 +14,7 @@ import {
   lastOf,
   missingLog,
   readLog,
+  readVerified,
   verifyLog,
 } from '../../log/reader.ts';
 import { type LogSink, openSigned, SignedLogWriter } from '../signed-writer.ts';
@@ -59,6 +60,8 @@ export function createFileLogStore(given: FileLogStoreOptions): LogStore {
       await readLog(sourceOf(threadId), { ...part, entriesOnly: false }),
     readEntries: async (threadId, part) =>
       await readLog(sourceOf(threadId), { ...part, entriesOnly: true }),
+    readVerified: async (threadId, { entriesOnly = false, ...verify }) =>
+      await readVerified(sourceOf(threadId), { entriesOnly, ...verify }),
     lookUp: async (threadId, id) => await lookUp(sourceOf(threadId), id),
     verify: async (threadId, verify) => await verifyLog(sourceOf(threadId), verify),
     tail: async (threadId, count) => {

@@ -12,6 +12,7 @@ import {
   measure,
   noLog,
   readLog,
+  readVerified,
   verifyLog,
 } from '../../log/reader.ts';
 import { type LogSink, openSigned, SignedLogWriter } from '../signed-writer.ts';
@@ -89,6 +90,9 @@ export class MemoryLogStore implements LogStore {
 
   readEntries: LogStore['readEntries'] = async (threadId, part) =>
     await readLog(this.#source(threadId), { ...part, entriesOnly: true });
+
+  readVerified: LogStore['readVerified'] = async (threadId, { entriesOnly = false, ...options }) =>
+    await readVerified(this.#source(threadId), { entriesOnly, ...options });
 
   lookUp: LogStore['lookUp'] = async (threadId) => ({ opened: await this.readEntries(threadId) });
 

@@ -145,6 +145,30 @@ export function logCases(open: OpenStore): void {
     expect(logs.location('t-1')).toContain('t-1');
   });
 
+  it('reads what is signed in the pass that verifies it, and nothing of a log that is not what was signed', async () => {
+    const { logs, owners } = await open();
+    const options = writerOptions({ owners });
+    const { verifier } = options;
+    await expect(logs.readVerified('t-1', { verifier })).rejects.toMatchObject({
+      code: 'thread_not_found',
+    });
+    const writer = await logs.create(headerFor('t-1'), options);
+    const [first] = writer.append([userMessage('one')]);
+    const { seq } = writer.head;
+    writer.append([{ event_type: 'token_delta', payload: { text: 'a piece' } }]);
+    expect(writer.isSigned).toBe(false);
+    const whole = await logs.readVerified('t-1', { verifier });
+    expect(whole.verdict).toMatchObject({ ok: true, events: seq });
+    expect(whole.events.at(-1)?.seq).toBe(seq);
+    expect(whole.events).toHaveLength(seq);
+    const { events } = await logs.readVerified('t-1', { verifier, entriesOnly: true });
+    expect(events).toEqual([first]);
+    await writer.close();
+    const expected = { bytes: 1, sha256: '', events: 1 };
+    const changed = await logs.readVerified('t-1', { verifier, expected });
+    expect(changed).toMatchObject({ verdict: { ok: false }, events: [] });
+  });
+
   it('takes unsigned bytes off when it opens a log again, and records them', async () => {
     const { logs, owners } = await open();
     const options = writerOptions({ owners }, { owner: goneOwner({ owners }) });

@@ -132,7 +132,7 @@ export async function nextCallOf(env: Stored, thread: ThreadDocument): Promise<M
 async function runOf(env: Stored, thread: ThreadDocument) {
   try {
     const plan = await env.files.readPlan(thread);
-    const { events } = await readSigned(env, thread.thread_id);
+    const events = await readSigned(env, thread.thread_id);
     return { plan, events };
   } catch {
     return undefined; // a parent without a plan or a log has made no call

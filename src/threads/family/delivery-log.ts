@@ -130,7 +130,7 @@ async function eventsOf(
   threadId: string,
 ): Promise<readonly (LogEvent | UnknownEvent)[]> {
   try {
-    return (await readSigned(env, threadId)).events;
+    return await readSigned(env, threadId);
   } catch (error) {
     // it crashed before it had a log, or the log proves nothing
     if (error instanceof RyeError) return [];

@@ -36,7 +36,7 @@ export async function removeCopies(
 
 /** Returns the copies that a log names. */
 async function namedCopies(env: Stored, threadId: string): Promise<ReadonlySet<string>> {
-  const { events } = await readSigned(env, threadId);
+  const events = await readSigned(env, threadId);
   const changes = events.flatMap((event) => {
     if (isKnown(event, 'file_change')) return [event.payload];
     return isKnown(event, 'files_restored') ? event.payload.files : [];

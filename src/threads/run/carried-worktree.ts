@@ -97,7 +97,7 @@ async function lastSaved(
   threadIds: readonly string[],
 ): Promise<{ readonly threadId: string; readonly saved: SavedWorktree } | undefined> {
   for (const threadId of threadIds) {
-    const { events } = await readSigned(env, threadId);
+    const events = await readSigned(env, threadId);
     const saved = events.findLast((event) => isKnown(event, 'worktree_saved'))?.payload;
     if (saved) return { threadId, saved };
   }

@@ -229,7 +229,7 @@ export function compactPort(
 ): NonNullable<LoopPorts['compact']> {
   return async (request, signal): Promise<Compaction | undefined> => {
     recorder.sign();
-    const { events } = await readSigned(env, threadId);
+    const events = await readSigned(env, threadId);
     const tree = buildTree(events);
     const result = await compactSession(
       {

@@ -2,7 +2,7 @@ import { messageOf } from '../../core/errors.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import type { Exporting, Process, Stored } from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
-import { signedPart } from '../verified-log.ts';
+import { readSigned } from '../verified-log.ts';
 
 /** Renders the log's entries once and signs them; the search index follows best effort. */
 export async function exportThread(
@@ -11,8 +11,8 @@ export async function exportThread(
   document: ThreadDocument,
 ): Promise<void> {
   const threadId = document.thread_id;
-  const part = await signedPart(env, threadId, document.transcript);
-  const { events } = await env.store.logs.readEntries(threadId, part);
+  const expected = document.transcript;
+  const events = await readSigned(env, threadId, { expected, entriesOnly: true });
   const path = env.files.knowledgePath(plan.directive.id, threadId);
   const text = env.renderer.knowledge({
     document,

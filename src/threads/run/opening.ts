@@ -138,7 +138,7 @@ export async function watchRules(
 ): Promise<Pick<LoopPorts, 'watchStream'>> {
   if (!plan.rules || plan.rules.stream.length === 0) return {};
   const { tree, leafId } =
-    path === true ? headOf(buildTree((await readSigned(env, threadId)).events)) : path || NO_PATH;
+    path === true ? headOf(buildTree(await readSigned(env, threadId))) : path || NO_PATH;
   const history = tree && restoreHistory(tree, leafId);
   const session = env.rules.watch(plan, history);
   return session ? { watchStream: (turn, record) => new AnswerWatch(session, turn, record) } : {};
