@@ -106,7 +106,8 @@ describe('the simulation finds', () => {
   it.each(MUTANTS.map((mutant) => [mutant.name, mutant] as const))(
     'this mistake: %s',
     async (_name, mutant) => {
-      expect(await run(mutant, 60)).toBe(9);
+      // a rare one is found once in about 50 seeds
+      expect(await run(mutant, 300)).toBe(9);
     },
     600_000,
   );
