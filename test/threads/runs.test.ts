@@ -1,3 +1,4 @@
+import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock, systemIds } from '../../src/app/system.ts';
 import { toMicroUsd } from '../../src/core/usage.ts';
@@ -103,6 +104,19 @@ describe('a root that is resumed', () => {
     const record = await store.registry.get(id);
     expect(toMicroUsd(record?.cost.spend ?? 0)).toBe(3 * used);
     expect(await lab.rye().threads.list()).toHaveLength(1);
+  });
+
+  it('is resumed also if the store could not take the end of its run, only that of the thread', async () => {
+    await lab.run('kid', { threadId: 't-1' });
+    const database = new Database(lab.path('state/threads/registry.db'));
+    database.exec(`UPDATE runs SET status = 'running', ended_at = NULL WHERE thread_id = 't-1'`);
+    database.close();
+    expect(await store.deliveries.activeTurn('t-1')).toBeDefined();
+    const { status, thread_id: id } = await lab
+      .rye()
+      .recovery.resume({ threadId: 't-1', message: 'again' });
+    expect([status, id]).toEqual(['completed', 't-1']);
+    expect(await store.deliveries.activeTurn('t-1')).toBeUndefined();
   });
 
   it('is resumed by one of two at once', async () => {

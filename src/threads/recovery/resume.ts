@@ -15,6 +15,7 @@ import { checkRaises } from '../../policy/limit-grant.ts';
 import { limitsOfRun, type RunLimits, type UsedLimits } from '../../policy/run-limits.ts';
 import type { LogHold } from '../../storage/store.ts';
 import { chainEnd, isDescendant } from '../family/children.ts';
+import { recoverDeliveries } from '../family/delivery-log.ts';
 import type {
   Configured,
   Embedding,
@@ -56,6 +57,7 @@ export async function prepareResume(
   const { record, isIntact } = resumable;
   try {
     if (mayOnlyWait(request)) await assertDecided(env, record);
+    await closeOpenRun(env, record);
     return isIntact && !(await env.store.logs.isArchived(record.thread_id))
       ? await runAgain(env, resumable, request, hold)
       : await succeed(env, resumable, request, hold);
@@ -63,6 +65,15 @@ export async function prepareResume(
     await hold.release();
     throw error;
   }
+}
+
+/** Closes a run that its owner could not: the store had room for the end of the thread, but not for that of the run. */
+async function closeOpenRun(
+  env: Stored & Pick<Process, 'clock'>,
+  { thread_id: threadId, epoch }: ThreadRecord,
+): Promise<void> {
+  const open = await env.store.deliveries.activeTurn(threadId);
+  if (open) await recoverDeliveries(env, threadId, epoch);
 }
 
 /** A message is refused also with a person there: it would take the calls back that they were asked about. */
