@@ -60,7 +60,7 @@ const LAYERS = {
     'startup',
   ],
   cli: ['core', 'disk', 'app', 'browser', 'fleet', 'schedules/options.ts'],
-  browser: ['core', 'app', 'cli/terminal-text.ts'],
+  browser: ['core', 'app', 'cli/terminal-text.ts', 'cli/visible.ts'],
 };
 // Folders with no I/O at all, and the only builtins they may use.
 const PURE = ['core', 'policy', 'log', 'hooks', 'loop', 'export', 'schedules'];

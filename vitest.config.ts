@@ -1,15 +1,36 @@
+import { tmpdir } from 'node:os';
 import { defineConfig } from 'vitest/config';
 import { definitions } from './scripts/define.mjs';
 
-/** Rooms whose tests leave nothing behind in their process: their files share workers and load the program once. */
-const SHARED = [
-  'test/{app,cli,core,disk,export,hooks,items,log,loop,pi,policy,providers,schemas,threads,tools,trust}/**/*.test.ts',
+/** Take long: faults of a fleet and of disks, corpora, memory. `npm test` leaves them to `npm run test:all`. */
+const CAMPAIGNS = ['test/**/*.campaign.test.ts'];
+/** Use the sandbox, which has a `/dev` of its own and so cannot write to a project in memory, or show where it lies. */
+const ON_DISK = [
+  'test/approvals/itself.test.ts',
+  'test/attacks/processes.test.ts',
+  'test/cli/program.test.ts',
+  'test/cli/chat/queue.test.ts',
+  'test/e2e/isolation.test.ts',
 ];
-/** These measure the memory of their process, or depend on it. */
-const MEMORY = [
+/** Leave something in their process, or measure it: each file has its own. */
+const ALONE = [
+  'test/{browser,deliveries,engineering,fuzz,requirements,startup,storage}/**/*.test.ts',
   'test/loop/model-call.test.ts',
-  'test/threads/idle-process.test.ts',
   'test/tools/builtin/read.test.ts',
+];
+
+const ALONE_CAMPAIGNS = [
+  'test/{app,browser,deliveries,engineering,storage}/**/*.campaign.test.ts',
+  'test/threads/{idle-process,many-children}.campaign.test.ts',
+];
+/** `npm test` keeps the folders of its tests in memory where it can; the names of the others are those of the person. */
+const DISK = { TMPDIR: process.env['TMPDIR'] ?? tmpdir() };
+
+/** Try a few points each, and in a campaign all of theirs. */
+const DEEPER = [
+  'test/cli/signals.test.ts',
+  'test/faults/kill.test.ts',
+  'test/threads/{session-oracle,undo-model}.test.ts',
 ];
 
 export default defineConfig({
@@ -17,22 +38,37 @@ export default defineConfig({
   test: {
     projects: [
       {
+        // the others share the processes of the workers, which load the program once
         extends: true,
-        test: { name: 'shared', include: SHARED, exclude: MEMORY, isolate: false },
+        test: {
+          name: 'shared',
+          include: ['test/**/*.test.ts'],
+          exclude: [...ALONE, ...ON_DISK, ...CAMPAIGNS],
+          isolate: false,
+        },
       },
       {
         extends: true,
-        test: { name: 'alone', include: ['test/**/*.test.ts'], exclude: SHARED },
+        test: { name: 'disk', include: ON_DISK, exclude: CAMPAIGNS, env: DISK, isolate: false },
       },
-      { extends: true, test: { name: 'memory', include: MEMORY } },
+      { extends: true, test: { name: 'alone', include: ALONE, exclude: CAMPAIGNS } },
+      {
+        extends: true,
+        test: {
+          name: 'campaign',
+          include: [...CAMPAIGNS, ...DEEPER],
+          exclude: ALONE_CAMPAIGNS,
+          env: { ...DISK, RYE_FAULTS: process.env['RYE_FAULTS'] ?? '3' },
+          isolate: false,
+        },
+      },
+      { extends: true, test: { name: 'campaign-alone', include: ALONE_CAMPAIGNS, env: DISK } },
     ],
     globalSetup: ['test/helpers/cli-package-setup.ts'],
     testTimeout: 60_000,
     hookTimeout: 60_000,
     pool: 'forks',
     // most tests wait for processes that they started, so that one worker a core leaves the cores idle
-    maxWorkers: 3,
-    // real processes on a shared machine: a lost race for the processor is not a defect
-    retry: process.env['CI'] ? 2 : 0,
+    maxWorkers: 4,
   },
 });

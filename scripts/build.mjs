@@ -43,8 +43,7 @@ export async function bundle(outdir, { without = [], plugins = [], define: chang
   const cli = path.join(outdir, 'cli');
   if (!without.includes('listing')) await bundleListing(path.join(cli, 'listing.cjs'), options);
   if (!without.includes('program')) {
-    const [warmUp, split] = ['warm-up', 'split'].map((trick) => !without.includes(trick));
-    await bundleProgram(cli, { ...options, warmUp, split });
+    await bundleProgram(cli, { ...options, split: !without.includes('split') });
   }
   const { outputFiles, metafile } = await build({
     absWorkingDir: root,
@@ -103,7 +102,7 @@ async function writeHelp(outdir) {
 /** Writes the .d.ts files of the library; throws on a type error. */
 function declareTypes(outdir) {
   const args = ['-p', 'tsconfig.build.json', '--emitDeclarationOnly', '--outDir', outdir];
-  runPackage('typescript/bin/tsc', args, 'the types do not check');
+  runPackage('@typescript/native/bin/tsc', args, 'the types do not check');
   copyTypesOfZod(outdir);
 }
 

@@ -38,10 +38,11 @@ async function redirect(build, specifier, resolveDir) {
 
 function reexport(file, names) {
   const module = JSON.stringify(file);
-  const named = names.filter((name) => name !== 'default');
+  // Node 23 and later have the name `module.exports` too
+  const named = names.filter((name) => name !== 'default' && name !== 'module.exports');
   return [
     `import * as everything from ${module};`,
     ...named.map((name) => `export const ${name} = everything.${name};`),
-    ...(named.length < names.length ? [`export { default } from ${module};`] : []),
+    ...(names.includes('default') ? [`export { default } from ${module};`] : []),
   ].join('\n');
 }

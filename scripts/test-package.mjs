@@ -64,16 +64,18 @@ function tryOn(nodeFolder, tarball) {
   run(node, [npm, 'install', '--silent', '--offline', '--no-audit', tarball], { cwd: prefix, env });
   const seconds = (performance.now() - began) / 1000;
   const modules = path.join(prefix, 'node_modules');
-  const packages = readdirSync(modules).filter((name) => !name.startsWith('.') && name !== 'rye');
+  const packages = readdirSync(modules).filter(
+    (name) => !name.startsWith('.') && name !== 'rye-threads',
+  );
   const size = sizeOf(modules) / MIB;
   if (packages.length > MAX_PACKAGES) throw new Error(`installed ${packages.join(', ')}`);
   if (size > MAX_MIB) throw new Error(`installed ${size} MiB`);
-  const rye = path.join(modules, 'rye', 'bin', 'rye.js');
+  const rye = path.join(modules, 'rye-threads', 'bin', 'rye.js');
   for (const command of COMMANDS) {
     const { stderr } = run(node, [rye, ...command.split(' ')], { cwd: project, env });
     if (/warning/i.test(stderr)) throw new Error(`rye ${command} prints ${stderr}`);
   }
-  const program = `const { openRye } = await import('rye'); await import('rye/testing');
+  const program = `const { openRye } = await import('rye-threads'); await import('rye-threads/testing');
     const rye = openRye({ projectPath: '${project}', userSpacePath: '${home}', env: {} });
     if ((await rye.threads.list()).length !== 1) throw new Error('no thread'); rye.close();`;
   run(node, ['--input-type=module', '-e', program], { cwd: prefix, env });

@@ -1,5 +1,4 @@
-// The two CommonJS files that start faster than the modules of dist/: `program.cjs`, the whole command line with the code
-// that V8 compiled for it, and `listing.cjs`, `rye threads list` alone. Neither needs Node's loader of ES modules.
+// The two CommonJS files that start faster than the modules of dist/: `program.cjs`, the whole command line, and `listing.cjs`, `rye threads list` alone. Neither needs Node's loader of ES modules.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
@@ -78,17 +77,16 @@ export async function bundleListing(outfile, { define, plugins = [], ...options 
 }
 
 /**
- * Writes the whole command line as two files, `program.cjs` with what common commands need and `rest-<hash>.cjs`, each with
- * the code that this Node compiled for it. Under any other Node, `bin/rye.js` runs the modules of dist/.
+ * Writes the whole command line as two files, `program.cjs` with what common commands need and `rest-<hash>.cjs`. `bin/rye.js` keeps
+ * what V8 compiled for them in a folder of the user.
  */
-export async function bundleProgram(outdir, { warmUp = true, split = true, ...options }) {
+export async function bundleProgram(outdir, { split = true, ...options }) {
   const program = path.join(outdir, 'program.cjs');
   const { absWorkingDir: root, plugins = [] } = options;
   const whole = await bundlePart(program, options);
-  const cache = () => runWarmUp([outdir, ...(warmUp ? [] : ['--cold'])]);
-  if (!split) return cache();
+  if (!split) return;
   const evaluated = path.join(outdir, 'evaluated.json');
-  runWarmUp([outdir, '--list', evaluated]);
+  runWarmUp([outdir, evaluated]);
   const plan = planParts(whole, new Set(JSON.parse(readFileSync(evaluated, 'utf8'))));
   rmSync(evaluated);
   const rest = path.join(outdir, 'rest.cjs');
@@ -107,7 +105,6 @@ export async function bundleProgram(outdir, { warmUp = true, split = true, ...op
     header: `let ryeParts;
 const ryeRest = (name) => (ryeParts ??= takePart(${JSON.stringify(name)}, module.exports.shared))[name]();`,
   });
-  cache();
 }
 
 async function bundlePart(outfile, { define, plugins = [], header = '', ...options }) {
@@ -133,7 +130,7 @@ ${header}`,
 function runWarmUp(args) {
   const stdio = ['ignore', 'ignore', 'inherit'];
   const { status } = spawnSync(process.execPath, [WARM_UP, ...args], { stdio });
-  if (status !== 0) throw new Error('cannot compile the program ahead of time');
+  if (status !== 0) throw new Error('cannot find out what common commands evaluate');
 }
 
 /** Escapes every character outside of ASCII: `bin/rye.js` reads one byte a character, and esbuild escapes strings only. */

@@ -61,9 +61,8 @@ export class PlainHeaders {}`;
 
 /** The tricks: what to build without them, and the command lines that they speed up. */
 const TRICKS = {
-  'code cache (program.cjs)': [{ without: ['program'] }, ['one turn', 'run hello']],
+  'kept code (program.cjs)': [{ without: ['program'] }, ['one turn', 'run hello']],
   'two files of the program': [{ without: ['split'] }, ['one turn', 'run hello']],
-  'warm-up before caching': [{ without: ['warm-up'] }, ['one turn', 'run hello']],
   'listing.cjs': [{ without: ['listing'] }, ['threads list']],
   'help.json': [{ without: ['help'] }, ['--help']],
   'http-fetch and PlainHeaders': [

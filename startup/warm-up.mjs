@@ -1,15 +1,11 @@
-// Runs the most common commands in the bundled program and saves the code that V8 compiled for them:
-// `node warm-up.mjs <folder>`. The cache holds only functions that were called; V8 compiles the others on first use.
-// `node warm-up.mjs <folder> --cold` saves the cache without running a command, `--list <file>` writes the names of the evaluated
-// modules instead of the cache.
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+// Runs the most common commands in the bundled program and writes the names of the modules that they evaluated:
+// `node warm-up.mjs <folder> <file>`.
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
-import { parseArgs } from 'node:util';
-import { setFlagsFromString } from 'node:v8';
 import vm from 'node:vm';
 
 const TURN = `\`\`\`xml
@@ -24,11 +20,7 @@ Answer in one word.
 `;
 
 const USAGE = { input_tokens: 10, output_tokens: 1 };
-const { values, positionals } = parseArgs({
-  options: { list: { type: 'string' }, cold: { type: 'boolean', default: false } },
-  allowPositionals: true,
-});
-const [folder = '.'] = positionals;
+const [folder = '.', list = 'evaluated.json'] = process.argv.slice(2);
 const root = mkdtempSync(path.join(tmpdir(), 'rye-warm-up-'));
 
 function event(type, data) {
@@ -74,7 +66,7 @@ async function openProvider() {
   return { url: `http://127.0.0.1:${server.address().port}`, close: () => server.close() };
 }
 
-/** The names of the modules that were evaluated, if they are wanted: what esbuild writes around a module notes its name. */
+/** The names of the modules that were evaluated: what esbuild writes around a module notes its name. */
 const evaluated = new Set();
 const WRAPPERS = [
   [/\b__esm=\(fn,.*?\)=>function\(\)\{/, 'fn&&ryeEvaluated.add(Object.keys(fn)[0]);'],
@@ -89,22 +81,17 @@ function noting(source) {
   }, source);
 }
 
-// V8 must not discard compiled code before it is saved
-setFlagsFromString('--no-flush-bytecode');
 const require = createRequire(import.meta.url);
-const scripts = new Map();
-
 const importModule = (name) => import(name);
 
-/** Runs a file of the program as bin/rye.js does, and keeps its script to save the code of it. */
+/** Runs a file of the program as bin/rye.js does, and notes what it evaluates. */
 function load(name, takePart) {
   const file = path.join(folder, `${name}.cjs`);
   const source = readFileSync(file, 'latin1');
   // stack traces show this name wherever the program is installed
-  const script = new vm.Script(values.list === undefined ? source : noting(source), {
+  const script = new vm.Script(noting(source), {
     filename: `rye/dist/cli/${name}.cjs`,
   });
-  scripts.set(name, script);
   const part = { exports: {} };
   script.runInThisContext()(part.exports, require, part, file, importModule, takePart);
   return part.exports;
@@ -112,19 +99,6 @@ function load(name, takePart) {
 
 const takePart = (name, shared) => load(name, (module) => shared[module]()).modules;
 const program = load('program', takePart);
-
-function save() {
-  const rest = readdirSync(folder).find((name) => /^rest-.*\.cjs$/.test(name));
-  if (rest !== undefined && !scripts.has(path.parse(rest).name)) takePart(path.parse(rest).name, program.shared);
-  // V8 accepts the cache only under the flags that it was made with
-  setFlagsFromString('--flush-bytecode');
-  // a search has changed it
-  setFlagsFromString('--opt');
-  for (const [name, script] of scripts) {
-    const file = path.join(folder, `${name}-${process.version}-${process.arch}.cache`);
-    writeFileSync(file, script.createCachedData());
-  }
-}
 
 const provider = await openProvider();
 const project = path.join(root, 'project');
@@ -151,13 +125,10 @@ async function runAll(lines, { main, createProcessIo }) {
 }
 
 try {
-  if (values.list !== undefined) {
-    await runAll(PREPARATION, program);
-    evaluated.clear();
-    await runAll(COMMON, load('program', takePart));
-  } else if (!values.cold) await runAll([...PREPARATION, ...COMMON], program);
-  if (values.list === undefined) save();
-  else writeFileSync(values.list, JSON.stringify([...evaluated]));
+  await runAll(PREPARATION, program);
+  evaluated.clear();
+  await runAll(COMMON, load('program', takePart));
+  writeFileSync(list, JSON.stringify([...evaluated]));
 } finally {
   provider.close();
   rmSync(root, { recursive: true, force: true });

@@ -14,6 +14,7 @@ const worker = z.object(
   membersOf<FleetWorker>()({
     worker_id: z.string(),
     labels: z.array(z.string()),
+    certified: z.boolean().describe('True if a root that is trusted here certified its key.'),
     version: z.string(),
     draining: z.boolean(),
     lease_seconds_left: z.number().describe('Negative once the lease has run out.'),

@@ -172,7 +172,7 @@ export const itemDocuments = {
     pem: z.string(),
   }),
   'keys-key': closedDocument(
-    'rye keys init, trust, untrust and revoke',
+    'rye keys init, trust, untrust, protect and revoke',
     'The key that the command was about.',
     membersOf<KeyInfo>()({
       key_id: z.string(),

@@ -62,7 +62,13 @@ export const worktreeChanges = z
       merged: z
         .array(z.string())
         .optional()
-        .describe('files that a merge had changed when its process died'),
+        .describe(
+          'files that have the change although the merge did not complete: its process died, or they changed again before theirs was taken back',
+        ),
+      left_out: z
+        .strictObject({ paths: z.array(z.string()), total: z.int(), worktree: z.string() })
+        .optional()
+        .describe('what the patch does not have, kept in the worktree, which stays'),
     }),
   )
   .describe('With isolation: the changes in the worktree of the thread.');

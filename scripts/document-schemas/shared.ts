@@ -79,12 +79,18 @@ export const cost = z.object(
     cache_write_tokens: z.int(),
     turns: z.int(),
     spend: z.number(),
+    estimated_spend_usd: z.number().optional(),
     elapsed_seconds: z.number(),
   }),
 );
 
 const costShare = z.object(
-  membersOf<CostShare>()({ spend: z.number(), tokens: z.int(), turns: z.int() }),
+  membersOf<CostShare>()({
+    spend: z.number(),
+    estimated_spend_usd: z.number().optional(),
+    tokens: z.int(),
+    turns: z.int(),
+  }),
 );
 
 /** `own` is the thread's, `total` that and all threads below it. */
@@ -112,6 +118,7 @@ export const recovery = z.object(
     action: z.string(),
     reason: z.string(),
     unverified_bytes: z.int().optional(),
+    estimated_spend_usd: z.number().optional(),
   }),
 );
 
@@ -153,6 +160,12 @@ export const threadRecord = z.object(
     model: z.string().nullable(),
     cost: familyCost,
     label: z.string().optional(),
+    working_since: z
+      .string()
+      .describe(
+        'ISO time from which the working time of a running thread counts; absent: its creation',
+      )
+      .optional(),
     process_gone: z
       .literal(true)
       .optional()

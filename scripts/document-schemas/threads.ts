@@ -212,6 +212,7 @@ export const threadDocuments = {
           cancelled: z.int(),
           continued: z.int(),
           spend: z.number(),
+          estimated_spend_usd: z.number().optional(),
           tokens: z.int(),
           turns: z.int(),
           elapsed_seconds: z.number(),

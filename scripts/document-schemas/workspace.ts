@@ -5,9 +5,11 @@ import type {
   DoctorLine,
   HookExplanation,
   InitOutcome,
+  McpServerReport,
   ModelUse,
 } from '../../src/app/api/rye.ts';
 import type { RepairReport } from '../../src/app/api/threads.ts';
+import type { AppliedReport, DryRunRow } from '../../src/app/rye-os/apply.ts';
 import type { ReviewedItem } from '../../src/app/rye-os/review.ts';
 import {
   anyObject,
@@ -40,10 +42,28 @@ export const workspaceDocuments = {
           path: z.string(),
           value: z.unknown(),
           origin: z.string(),
+          is_default: z.literal(true).optional(),
         }),
       ),
     ),
     total: z.int(),
+  }),
+  mcp: openDocument('rye mcp list|test', 'MCP servers with their tools.', {
+    servers: z.array(
+      z.object(
+        membersOf<McpServerReport>()({
+          name: z.string(),
+          ok: z.boolean(),
+          error: anyObject.optional(),
+          tools: z.array(z.object({ id: z.string(), description: z.string() })),
+        }),
+      ),
+    ),
+    total: z.int(),
+  }),
+  'mcp-add': closedDocument('rye mcp add', 'The file that names the server.', {
+    name: z.string(),
+    path: z.string(),
   }),
   doctor: openDocument('rye doctor', 'Each check with its outcome.', {
     checks: z.array(
@@ -130,6 +150,28 @@ export const workspaceDocuments = {
       summary: anyObject,
       patch: z.string(),
       total: z.int(),
+      applied: z
+        .object(
+          membersOf<AppliedReport>()({
+            files: z.array(anyObject),
+            skipped: z.array(anyObject),
+            to_fill_in: z.array(z.string()),
+            signed: z.int(),
+            not_signed: z.array(z.string()),
+            directives: z.array(
+              z.object(
+                membersOf<DryRunRow>()({
+                  id: z.string(),
+                  plans: z.boolean(),
+                  code: z.string().nullable(),
+                  reason: z.string().nullable(),
+                }),
+              ),
+            ),
+            planned: z.int(),
+          }),
+        )
+        .optional(),
     },
   ),
   init: openDocument(

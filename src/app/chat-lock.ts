@@ -2,7 +2,7 @@ import { rmdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
 import { makeFolders } from '../disk/folders.ts';
-import { type Lease, takeLease } from '../storage/files/lease.ts';
+import { type Lease, takeLease, UNSEEN_HINT } from '../storage/files/lease.ts';
 import { processOwners } from '../storage/owners.ts';
 
 /** The right of one process to hold a conversation in a thread. A run in the thread has its own lease. */
@@ -27,8 +27,9 @@ export function lockChat(projectPath: string, threadId: string): ChatLock {
       if (!(error instanceof RyeError) || error.code !== 'thread_locked') throw error;
       const pid = error.details?.['pid'];
       const who = typeof pid === 'number' ? `process ${pid}` : 'another process';
+      const leave = `Leave that chat first, or talk in a copy: rye threads branch ${threadId} --at ENTRY --new`;
       throw new RyeError('thread_locked', `thread ${threadId} is open in a chat of ${who}`, {
-        hint: `Leave that chat first, or talk in a copy: rye threads branch ${threadId} --at ENTRY --new`,
+        hint: error.hint === UNSEEN_HINT ? UNSEEN_HINT : leave,
         details: error.details,
       });
     }

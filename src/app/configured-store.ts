@@ -168,6 +168,7 @@ function indexPath({ options }: StoreOpening): string {
 export const REGISTRY = {
   register: 'promise',
   restore: 'promise',
+  renew: 'promise',
   get: 'promise',
   findIds: 'promise',
   list: 'promise',
@@ -190,7 +191,10 @@ const LEDGER = {
   register: 'promise',
   reserve: 'promise',
   reopen: 'promise',
+  raise: 'promise',
+  holdForCall: 'promise',
   report: 'promise',
+  nextCall: 'promise',
   fence: 'promise',
   release: 'promise',
   handOver: 'promise',

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { type ErrorInfo, messageOf, RyeError } from '../core/errors.ts';
+import { type ErrorInfo, EXIT, messageOf, RyeError, toRyeError } from '../core/errors.ts';
 import { isActive } from '../core/thread.ts';
 import { isTaintNote } from '../policy/risk.ts';
 import { resolveModel } from '../providers/resolve-model.ts';
@@ -37,6 +37,7 @@ export async function examine(workspace: Workspace): Promise<readonly DoctorLine
     ['threads', () => checkThreads(workspace)],
     ['file copies', () => checkCopies(workspace)],
     ['sandbox', () => checkSandbox(workspace)],
+    ['mcp', () => checkMcp(workspace)],
     ['taint', () => checkTaint(workspace)],
     ['python', () => checkProgram('python3', 'tools written in Python cannot be described or run')],
     ['ripgrep', () => checkProgram('rg', 'grep uses its built-in engine, which is slower')],
@@ -130,7 +131,7 @@ async function checkGuards(workspace: Workspace): Promise<Finding> {
     return { status: 'fail', detail: `runs are refused: ${refusal.message}`, ...hintOf(refusal) };
   }
   if (ignored.length > 0) return { status: 'warn', detail: ignored.join('; ') };
-  const detail = `${files.length} power files pinned`;
+  const detail = `${files.length} power file${files.length === 1 ? '' : 's'} pinned (configuration and hooks that decide what runs)`;
   if (serial !== null || changes.length > 0 || files.length === 0) {
     return { status: 'ok', detail: serial === null ? detail : `${detail}, lock version ${serial}` };
   }
@@ -159,7 +160,13 @@ async function checkModels(workspace: Workspace): Promise<Finding> {
     };
   }
   const { provider, id } = resolveModel({}, choices);
-  return { status: 'ok', detail: `${usable.join(', ')}; default ${provider}/${id}` };
+  const { keysOf } = await import('./provider-facts.ts');
+  const keys = keysOf(choices.catalog, workspace.options);
+  const detail = `${usable.join(', ')}; default ${provider}/${id}`;
+  return {
+    status: 'ok',
+    detail: keys.length === 0 ? detail : `${detail}; keys: ${keys.join('; ')}`,
+  };
 }
 
 const DATABASES = ['registry', 'ledger', 'index'] as const;
@@ -221,12 +228,16 @@ function checkCopies(workspace: Workspace): Finding {
   const files = threadFiles(workspace);
   const { copies } = files;
   const sizes = files.list().flatMap((id) => copies.list(id).map(({ bytes }) => bytes));
-  if (sizes.length === 0) return { status: 'ok', detail: 'none' };
+  if (sizes.length === 0)
+    return {
+      status: 'ok',
+      detail: 'none (rye keeps copies of the files that tools change, for undo)',
+    };
   const bytes = sizes.reduce((sum, size) => sum + size, 0);
   const megabytes = (bytes / 1_000_000).toFixed(1);
   return {
     status: 'ok',
-    detail: `${sizes.length} copies of changed files for undos, ${megabytes} MB`,
+    detail: `${sizes.length} copies of files that tools changed, for undo: ${megabytes} MB`,
     ...(bytes > MANY_COPIES ? { hint: 'Remove those of old threads with: rye threads gc' } : {}),
   };
 }
@@ -234,14 +245,38 @@ function checkCopies(workspace: Workspace): Finding {
 /** Bytes of copies that are worth a hint. */
 const MANY_COPIES = 1_000_000_000;
 
-function checkProgram(program: string, consequence: string): Finding {
-  const { error, stdout } = spawnSync(program, ['--version'], { encoding: 'utf8', timeout: 5000 });
-  if (error) return { status: 'warn', detail: `${program} not found; ${consequence}` };
-  return { status: 'ok', detail: stdout.split('\n', 1)[0] ?? program };
+/** Names the MCP servers in use. It starts none: a diagnosis runs no programs of a project. */
+async function checkMcp(workspace: Workspace): Promise<Finding> {
+  const { PlacedServers } = await import('./mcp/mcp.ts');
+  const { servers } = await new PlacedServers(workspace).project.unresolved(() => true);
+  const names = [...servers.keys()];
+  if (names.length === 0) return { status: 'ok', detail: 'no servers' };
+  const hint = 'To start them and see their tools, run: rye mcp list';
+  return { status: 'ok', detail: `${names.join(', ')} (not started)`, hint };
 }
 
-/** More directives than this are not planned one by one. */
-const MAX_PLANNED = 100;
+/** Reports whether a program starts. */
+export function checkProgram(program: string, consequence: string): Finding {
+  const { error, stdout, stderr, status } = spawnSync(program, ['--version'], {
+    encoding: 'utf8',
+    timeout: 5000,
+  });
+  if (error) return { status: 'warn', detail: `${program} not found; ${consequence}` };
+  const [first = ''] = (stdout.trim() || stderr.trim()).split('\n', 1);
+  if (status !== 0) {
+    const why = status === null ? 'was ended' : `exits with ${status}`;
+    const detail = `${program} --version ${why}${first === '' ? '' : ` (${first})`}; ${consequence}`;
+    return { status: 'warn', detail };
+  }
+  return { status: 'ok', detail: first === '' ? program : first };
+}
+
+/** Names the first of several items. */
+function some(ids: readonly string[]): string {
+  return ids.length > 5
+    ? `${ids.slice(0, 5).join(', ')} and ${ids.length - 5} more`
+    : ids.join(', ');
+}
 
 /** Reports the sandbox setting, and tries to confine a command on this machine. */
 export async function checkSandbox(workspace: Workspace): Promise<Finding> {
@@ -274,8 +309,9 @@ export async function checkSandbox(workspace: Workspace): Promise<Finding> {
 export async function checkTaint(workspace: Workspace): Promise<Finding> {
   const config = await readThreadConfig(await workspace.config());
   const { items, tools } = threadPorts(workspace, { allowUnsigned: false });
-  const directives = workspace.spaces.list('directive', { space: 'project' }).slice(0, MAX_PLANNED);
+  const directives = workspace.spaces.list('directive', { space: workspace.spaces.own });
   const tainted: string[] = [];
+  const unread: string[] = [];
   for (const { id } of directives) {
     try {
       const { composed } = await resolveDirective(items, config, { directiveId: id, inputs: {} });
@@ -285,18 +321,23 @@ export async function checkTaint(workspace: Workspace): Promise<Finding> {
         mayConnect: false,
       });
       if (warnings.some(isTaintNote)) tainted.push(id);
-    } catch {
-      // one that cannot run at all leaks nothing
+    } catch (error) {
+      // what no signature could heal leaks nothing
+      if (toRyeError(error).exitCode === EXIT.integrity) unread.push(id);
     }
   }
+  const unchecked =
+    unread.length === 0
+      ? ''
+      : `; not checked, because not signed by a trusted key: ${some(unread)}`;
   if (tainted.length === 0)
     return {
-      status: 'ok',
-      detail: 'no directive combines private data, untrusted input and network access',
+      status: unread.length === 0 ? 'ok' : 'warn',
+      detail: `no directive combines private data, untrusted input and network access${unchecked}`,
     };
   return {
     status: 'warn',
-    detail: `${tainted.join(', ')}: private data, untrusted content and an outward channel in one thread`,
+    detail: `${tainted.join(', ')}: private data, untrusted content and an outward channel in one thread${unchecked}`,
     hint: 'See why with: rye run DIRECTIVE --dry-run. Split the work over children that hold less.',
   };
 }

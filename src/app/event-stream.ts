@@ -19,7 +19,14 @@ export class EventStream<T> {
   iterate(): AsyncGenerator<T, void> {
     const reader: Reader<T> = { queue: [], wake: () => undefined };
     this.#readers.add(reader); // now, not with the first `next()`: no value may be lost in between
-    return this.#values(reader);
+    const values = this.#values(reader);
+    const end = values.return.bind(values);
+    // a generator that has not begun runs no `finally`
+    values.return = async (value) => {
+      this.#readers.delete(reader);
+      return await end(value);
+    };
+    return values;
   }
 
   async *#values(reader: Reader<T>): AsyncGenerator<T, void> {

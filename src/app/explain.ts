@@ -1,7 +1,8 @@
+import { join, sep } from 'node:path';
 import { RyeError } from '../core/errors.ts';
 import { HOOK_EVENTS, type HookDeclaration, type HookEvent } from '../core/hook.ts';
 
-import type { JsonObject } from '../core/json.ts';
+import { compact, type JsonObject } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
 import { hookSchema, isHookEvent } from '../hooks/contexts.ts';
 import { type HookExplanation as ExplainedHook, explainHooks } from '../hooks/explain.ts';
@@ -118,6 +119,7 @@ export async function listConfig(
 ): Promise<readonly ConfigValue[]> {
   const config = await workspace.config();
   const values: ConfigValue[] = [];
+  const shipped = join(workspace.systemPath, '.ai', 'config');
   for (const name of config.names()) {
     if (name.startsWith('keys/')) continue;
     const file = name.replaceAll('/', '.');
@@ -137,7 +139,9 @@ export async function listConfig(
       if (path !== undefined && full !== path && !full.startsWith(`${path}.`)) continue;
       const found = at(value, leaf);
       const isSecret = full === 'store.url' && typeof found === 'string';
-      values.push({ path: full, value: isSecret ? withoutSecrets(found) : found, origin });
+      const shown = isSecret ? withoutSecrets(found) : found;
+      const isDefault = origin.startsWith(`${shipped}${sep}`) || undefined;
+      values.push(compact({ path: full, value: shown, origin, is_default: isDefault }));
     }
   }
   return values;

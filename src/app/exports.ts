@@ -1,14 +1,17 @@
 import { isoTime } from '../core/clock.ts';
 import type { ErrorInfo } from '../core/errors.ts';
-import { compact } from '../core/json.ts';
-import { Redaction } from '../export/redact.ts';
+import { compact, type JsonObject } from '../core/json.ts';
+import { proxySecrets } from '../core/proxy-secrets.ts';
+import { type Redacted, Redaction } from '../export/redact.ts';
 import { type Exporter, type ExportSource, onlyPath } from '../export/source.ts';
 import { buildTree, entryByPrefix, isKnown } from '../log/tree.ts';
+import { keysIn } from '../providers/endpoint.ts';
 import type { OpenedLog } from '../storage/store.ts';
 import type { ThreadFiles } from '../threads/ports.ts';
 import type { ThreadDocument } from '../threads/thread-document.ts';
 import type { ThreadVerification } from './api/threads.ts';
 import type { ExportOptions, ThreadExport } from './api/trees.ts';
+import { modelsOf } from './models.ts';
 import { threadFiles } from './thread-files.ts';
 import { verifyThread } from './verification/thread.ts';
 import type { Workspace } from './workspace.ts';
@@ -33,8 +36,9 @@ export async function exportThread(
   { format, branch, redact = false, pageOf }: ExportOptions,
 ): Promise<ThreadExport> {
   const files = threadFiles(workspace);
-  const redaction = redact ? new Redaction() : undefined;
   const opened = await readUnlessUnsigned(workspace, threadId);
+  const told = await factsOf(workspace, files, opened);
+  const redaction = redact ? new Redaction(await redactedOf(workspace, opened, told)) : undefined;
   const log = redaction
     ? { ...opened, events: opened.events.map((event) => redaction.event(event)) }
     : opened;
@@ -43,18 +47,19 @@ export async function exportThread(
   const leafId =
     branch === undefined || branch === 'leaf' ? tree.leafId : entryByPrefix(tree, branch).id;
   const problems = [...log.problems, ...tree.problems];
-  const told = await factsOf(workspace, files, log);
-  const facts = redaction ? redaction.scrub(told) : told;
+  const facts = redaction ? redactedFacts(redaction, told.facts) : told.facts;
+  const clean = <T>(value: T): T => (redaction ? redaction.prose(value) : value);
   const whole: ExportSource = {
     header: log.header,
     events: log.events,
     tree,
     leafId,
-    ...facts,
+    facts,
+    itemIntegrity: told.itemIntegrity,
     checks: verification.checks.map(({ name, ok, detail, error }) => ({
       name,
       ok,
-      detail: detail ?? error?.message ?? '',
+      detail: clean(detail ?? error?.message ?? ''),
     })),
     problems,
     exportedAt: isoTime(workspace.clock.now()),
@@ -73,6 +78,27 @@ export async function exportThread(
     problems,
     tampered: tamperedBy(verification),
     chunks: exporter(source),
+  };
+}
+
+/** Reads what a redaction removes from texts. */
+async function redactedOf(
+  workspace: Workspace,
+  { events, header }: OpenedLog,
+  { inputs }: Told,
+): Promise<Redacted> {
+  const started = events.find((event) => isKnown(event, 'thread_started'))?.payload;
+  const { projectPath, env } = workspace.options;
+  // a configuration that cannot be read has no keys
+  const keys = await modelsOf(workspace)
+    .choices()
+    .then(({ catalog }) => Object.values(catalog).flatMap((config) => keysIn(config, env)))
+    .catch(() => []);
+  return {
+    directive: header.directive,
+    inputs: [inputs, started?.inputs].filter((one) => one !== undefined),
+    hidden: [...keys, ...proxySecrets(env), projectPath, env['HOME'] ?? ''],
+    isPlayed: started?.provider === 'literal',
   };
 }
 
@@ -97,11 +123,7 @@ function tamperedBy({ checks }: ThreadVerification): ErrorInfo | null {
 }
 
 /** From the signed thread.json; where that can't be read, from the log and the registry. */
-async function factsOf(
-  workspace: Workspace,
-  files: ThreadFiles,
-  log: OpenedLog,
-): Promise<Pick<ExportSource, 'facts' | 'itemIntegrity'>> {
+async function factsOf(workspace: Workspace, files: ThreadFiles, log: OpenedLog): Promise<Told> {
   const { header } = log;
   const id = header.thread_id;
   const capabilitiesRef = `.ai/state/threads/${id}/capabilities.md`;
@@ -114,7 +136,22 @@ async function factsOf(
     capabilitiesRef,
     finishedAt: document.updated_at,
   };
-  return { facts, itemIntegrity: signed?.integrity };
+  return { facts, itemIntegrity: signed?.integrity, inputs: signed?.inputs };
+}
+
+type Told = Pick<ExportSource, 'facts' | 'itemIntegrity'> & {
+  readonly inputs: JsonObject | undefined;
+};
+
+/** Facts without what is removed; the members that no exporter shows are not there. */
+function redactedFacts(redaction: Redaction, facts: ExportSource['facts']): ExportSource['facts'] {
+  const { document, description } = facts;
+  const { imported_from: origin, ...rest } = redaction.outcome(document);
+  return {
+    ...facts,
+    document: { ...rest, ...(origin ? { imported_from: redaction.prose(origin) } : {}) },
+    description: redaction.scrub(description),
+  };
 }
 
 type Unsigned = ExportSource['facts']['document'] & Pick<ThreadDocument, 'updated_at'>;

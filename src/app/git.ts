@@ -5,6 +5,7 @@ import { basename, extname, join } from 'node:path';
 import { messageOf, RyeError } from '../core/errors.ts';
 import { absoluteSearchPath } from '../core/text.ts';
 import { writeWhole } from '../disk/whole-file.ts';
+import { foreignRepository, isOfOtherUser, shellWord } from '../tools/git/git.ts';
 import { unsignedText } from '../trust/signature.ts';
 import { signatureStyle } from '../trust/signature-line.ts';
 
@@ -37,12 +38,14 @@ export function setUpGit({ projectPath, env }: GitRequest, program: readonly str
   try {
     git('rev-parse', '--git-dir');
   } catch (error) {
+    const why = messageOf(error);
+    if (isOfOtherUser(why)) throw foreignRepository('usage', projectPath, why);
     throw new RyeError('usage', `${projectPath} is not in a git repository`, {
       hint: 'Run: git init',
       cause: error,
     });
   }
-  const driver = `${program.map(quoted).join(' ')} git merge-driver %O %A %B %P`;
+  const driver = `${program.map(shellWord).join(' ')} git merge-driver %O %A %B %P`;
   const before = gitValue(git, 'merge.rye.driver');
   git('config', '--local', 'merge.rye.name', 'merge of files that rye signs');
   git('config', '--local', 'merge.rye.driver', driver);
@@ -165,9 +168,6 @@ function gitEnvironment(
       name,
     ),
   );
-  return { ...Object.fromEntries(passed), PATH: absoluteSearchPath(env['PATH'] ?? '') };
-}
-
-function quoted(word: string): string {
-  return /^[\w./-]+$/.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`;
+  const own = { PATH: absoluteSearchPath(env['PATH'] ?? ''), LC_ALL: 'C' };
+  return { ...Object.fromEntries(passed), ...own };
 }

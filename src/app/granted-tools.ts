@@ -70,9 +70,10 @@ export interface GrantedItems {
 }
 
 /** Returns the warning about a skipped tool. */
-export function skippedTool(id: string, { message, code, exitCode, hint }: RyeError): string {
-  const text = `tool ${id} skipped: ${message}`;
-  return exitCode === EXIT.integrity ? ignoredWarning({ message: text, code, hint }) : text;
+export function skippedTool(id: string, error: RyeError): string {
+  return error.exitCode === EXIT.integrity
+    ? ignoredWarning(error)
+    : `tool ${id} skipped: ${error.message}`;
 }
 
 /** Finds grants that match no known tool, usually misspelled names. A server may add tools later. */
@@ -93,7 +94,7 @@ export function idleGrants(
       ...known().map(({ id }) => id),
       ...GUARDED_KINDS.map((kind) => `${GUARDS_ID}/${kind}`),
     ]);
-    const text = `the permission ${grant} allows no tool that there is`;
+    const text = `the permission ${grant} matches no tool`;
     return { capability: grant, error: new RyeError('item_not_found', text, { hint }) };
   });
 }

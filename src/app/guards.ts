@@ -1,10 +1,11 @@
-import { existsSync, readFileSync, realpathSync } from 'node:fs';
+import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { ignoredWarning, messageOf, RyeError, systemCodeOf, toRyeError } from '../core/errors.ts';
 import type { SignableType } from '../core/ids.ts';
 import { isRecord, parseJson } from '../core/json.ts';
 import { makeFolders } from '../disk/folders.ts';
 import { writeWhole } from '../disk/whole-file.ts';
+import { ignoredFile } from '../items/config-fs.ts';
 import { readPowerFiles } from '../items/signing-fs.ts';
 import type { Guards } from '../threads/ports.ts';
 import { sha256Hex } from '../trust/keys.ts';
@@ -23,8 +24,11 @@ import {
   readLock,
   readPins,
 } from '../trust/lock.ts';
+import { TRUST_HINT } from '../trust/policy.ts';
 import type { AcceptedLock, LockReport } from './api/items.ts';
 import { assertApprovalPolicies } from './approvals/policy.ts';
+import { exclusively } from './exclusive.ts';
+import { readySigner } from './signing-key.ts';
 import { skillSpaces } from './skills.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -52,7 +56,7 @@ export function projectGuards(workspace: Workspace, allowUnsigned: boolean): Gua
     async remember() {
       // the thread obeys the files as they were checked: those are the ones to remember
       const facts = checked ?? (await readFacts(workspace));
-      if (guardChanges(facts).length === 0) remember(workspace, facts);
+      if (guardChanges(facts).length === 0) await remember(workspace, facts);
       adoptStatements(workspace);
     },
   };
@@ -85,10 +89,15 @@ export async function noticeChanges(workspace: Workspace): Promise<void> {
  * or gone is given up. Refuses a damaged file, because nothing could obey it.
  */
 export async function acceptGuards(workspace: Workspace): Promise<AcceptedLock> {
+  return await alone(workspace, () => acceptAll(workspace));
+}
+
+async function acceptAll(workspace: Workspace): Promise<AcceptedLock> {
   const facts = await readFacts(workspace);
   const changes = guardChanges(facts);
   const damaged = changes.filter(({ change }) => change === 'damaged');
   if (damaged.length > 0) throw refused(damaged);
+  await readySigner(workspace);
   const files = currentPins(facts.files);
   const serial = writeLock(workspace, facts, files);
   return { path: lockPath(workspace), serial, files, changes };
@@ -101,6 +110,19 @@ export async function acceptGuards(workspace: Workspace): Promise<AcceptedLock> 
 export async function pinSigned(
   workspace: Workspace,
   signed: readonly { readonly type: SignableType; readonly id: string }[],
+): Promise<void> {
+  await alone(workspace, () => pinAlone(workspace, signed));
+}
+
+/** Reads and writes the lock and the memory alone: `rye sign` in two processes pins the files of both. */
+async function alone<T>({ options, clock }: Workspace, change: () => Promise<T> | T): Promise<T> {
+  const folder = join(options.projectPath, '.ai', 'state');
+  return await exclusively({ folder, clock }, change);
+}
+
+async function pinAlone(
+  workspace: Workspace,
+  signed: Parameters<typeof pinSigned>[1],
 ): Promise<void> {
   const facts = await readFacts(workspace);
   const { lock, memory } = facts;
@@ -126,10 +148,13 @@ export async function unpin(
   workspace: Workspace,
   file: { readonly type: SignableType; readonly id: string },
 ): Promise<void> {
-  const facts = await readFacts(workspace);
-  const pins = acceptedPins(facts);
-  const kept = pins.filter((pin) => !isSame(file, pin));
-  if (facts.lock.state === 'valid' && kept.length < pins.length) writeLock(workspace, facts, kept);
+  await alone(workspace, async () => {
+    const facts = await readFacts(workspace);
+    const pins = acceptedPins(facts);
+    const kept = pins.filter((pin) => !isSame(file, pin));
+    if (facts.lock.state === 'valid' && kept.length < pins.length)
+      writeLock(workspace, facts, kept);
+  });
 }
 
 function isCurrent({ lock, memory }: GuardState): boolean {
@@ -198,11 +223,11 @@ function ignoredFiles({ lock, files }: GuardState, allowUnsigned: boolean): read
     if (error === null || fault === null || !needsSignature) return [];
     if (type === 'rule' && allowUnsigned && fault === 'unsigned') return [];
     // a trust policy counts where it is stricter, and a skill is reported to the threads that may use it
-    return type === 'skill' || id === 'trust' ? [] : [ignoredWarning(error)];
+    return type === 'skill' || id === 'trust' ? [] : [ignoredFile(id, error)];
   });
   if (lock.state !== 'untrusted') return ignored;
   const message = `${LOCK_FILE} is signed by untrusted key ${lock.keyId}`;
-  const hint = `Trust its key with "rye keys trust FILE", or pin the files yourself: rye lock accept`;
+  const hint = `${TRUST_HINT} Or pin the files yourself: rye lock accept`;
   return [...ignored, ignoredWarning({ message, code: 'key_untrusted', hint })];
 }
 
@@ -229,7 +254,23 @@ function adoptStatements({ keyring, notice, isGuest }: Workspace): void {
 }
 
 /** Keeps in the user space what is in force, so that it cannot be taken away unnoticed. */
-function remember(workspace: Workspace, { lock, memory, files }: GuardState): void {
+async function remember(workspace: Workspace, facts: GuardState): Promise<void> {
+  if (toRemember(facts) === undefined || workspace.isGuest) return;
+  const write = (): void => {
+    const next = toRemember({ ...facts, memory: readMemory(workspace) });
+    if (next) writeMemory(workspace, next);
+  };
+  try {
+    await alone(workspace, write);
+  } catch (error) {
+    if (error instanceof RyeError && error.code === 'guard_changed') throw error;
+    // a project that can't be written, or a lock that is held for long, keeps no thread from its start
+    write();
+  }
+}
+
+/** Returns what is in force; undefined if the memory has it, or something newer. */
+function toRemember({ lock, memory, files }: GuardState): Memory | undefined {
   const obeyed = lock.state === 'valid' ? lock.lock.files : currentPins(files);
   const known = acceptedPins({ lock, memory });
   const added = obeyed.filter((pin) => !known.some((one) => isSame(one, pin)));
@@ -239,8 +280,8 @@ function remember(workspace: Workspace, { lock, memory, files }: GuardState): vo
     lock_sha256: lock.state === 'valid' ? lock.sha256 : (memory?.lock_sha256 ?? null),
   };
   const isKnown = memory !== undefined && JSON.stringify(memory) === JSON.stringify(next);
-  if (isKnown || (next.files.length === 0 && next.lock_sha256 === null)) return;
-  writeMemory(workspace, next);
+  const isEmpty = next.files.length === 0 && next.lock_sha256 === null;
+  return isKnown || isEmpty || (memory?.serial ?? 0) > next.serial ? undefined : next;
 }
 
 function readMemory(workspace: Workspace): Memory | undefined {
@@ -287,6 +328,8 @@ function memoryPath(workspace: Workspace): string {
 /** The text of a file; undefined if there is none. What cannot be read is no absence. */
 function textOf(path: string): string | undefined {
   try {
+    // a named pipe would wait for a writer for ever
+    if (!statSync(path).isFile()) throw new Error('it is not a file');
     return readFileSync(path, 'utf8');
   } catch (error) {
     const code = systemCodeOf(error);

@@ -3,14 +3,14 @@ import { readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { RyeError } from '../core/errors.ts';
 import { makeFolders } from '../disk/folders.ts';
+import { PRIVATE_FOLDERS } from '../disk/ignore-file.ts';
 import { writeWhole } from '../disk/whole-file.ts';
 import { signText } from '../trust/signature.ts';
 import type { InitOutcome } from './api/rye.ts';
 import { ensureKey } from './signing-key.ts';
 import type { Workspace } from './workspace.ts';
 
-/** Folders that rye writes: the state of threads, and their exports with prompts and tool output. */
-const IGNORED = ['.ai/state/', '.ai/knowledge/agent/threads/'] as const;
+const IGNORED = PRIVATE_FOLDERS.map((folder) => `.ai/${folder}/`);
 
 const EXAMPLE = `# Example
 
@@ -47,7 +47,7 @@ A directive of your own. Change it, sign it again with \`rye sign directive exam
 List the folder "{input:path}" and return the number of its entries as the output \`entries\`.
 `;
 
-const RESILIENCE = `# Limits of threads in this project. It counts only while it is signed: rye sign config agent/resilience
+const RESILIENCE = `# Limits of threads in this project. It applies only while it is signed: rye sign config agent/resilience
 limits:
   spend: 1.00 # USD
 `;
@@ -69,7 +69,10 @@ const FILES = [
   },
 ] as const;
 
-/** Makes `.ai/` in the project: an example directive, limits, `.gitignore` lines; and the signing key if there is none. */
+/**
+ * Makes `.ai/` in the project: an example directive, limits, `.gitignore` lines; and the signing key if there is none. A
+ * project that is the user's folder gets the example only.
+ */
 export async function initProject(
   workspace: Workspace,
   { force = false }: { force?: boolean },
@@ -79,8 +82,12 @@ export async function initProject(
   const created: string[] = [];
   const kept: string[] = [];
   const key = await ensureKey(workspace);
+  // in the user space, limits would be those of all projects, and git may read ~/.gitignore everywhere
+  const isProject = workspace.spaces.own === 'project';
   for (const { name, ...file } of FILES) {
-    if (existsSync(join(projectPath, name)) && !force) {
+    if (name === LIMITS_FILE && !isProject) continue;
+    const isShipped = workspace.spaces.isShipped(join(projectPath, name));
+    if (existsSync(join(projectPath, name)) && (isShipped || !force)) {
       kept.push(name);
       continue;
     }
@@ -98,7 +105,7 @@ export async function initProject(
     await pinSigned(workspace, [{ type: 'config', id: 'agent/resilience' }]);
     if (isNew) created.push(LOCK_FILE);
   }
-  ((await ignoreState(projectPath)) ? created : kept).push(IGNORE_FILE);
+  if (isProject) ((await ignore(projectPath, IGNORED)) ? created : kept).push(IGNORE_FILE);
   return { project: projectPath, created, kept, ...key };
 }
 
@@ -118,16 +125,12 @@ function assertOwnFiles(projectPath: string): void {
   });
 }
 
-/** Adds what rye writes by itself to .gitignore; false if it is there already. */
-async function ignoreState(projectPath: string): Promise<boolean> {
-  return await ignore(projectPath, IGNORED);
-}
-
 /** Keeps a file with a secret out of git. */
 export async function ignoreFile(projectPath: string, name: string): Promise<void> {
   await ignore(projectPath, [name]);
 }
 
+/** Adds lines to .gitignore; false if they are there already. */
 async function ignore(projectPath: string, names: readonly string[]): Promise<boolean> {
   const path = join(projectPath, IGNORE_FILE);
   const text = existsSync(path) ? await readFile(path, 'utf8') : '';

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { dirname, join, relative, sep } from 'node:path';
-import { RyeError } from '../core/errors.ts';
+import { ignoredWarning, RyeError } from '../core/errors.ts';
 import {
   ITEM_TYPES,
   type ItemType,
@@ -18,6 +18,7 @@ import {
   type GlobCompiler,
   isPowerType,
   matchItems,
+  partOfClone,
   signItems,
   verifyItems,
 } from '../items/signing-fs.ts';
@@ -41,9 +42,11 @@ import type {
   NewType,
   Problem,
   SignOutcome,
+  UnsignedItem,
   VerifyOutcome,
 } from './api/items.ts';
 import { programItems } from './program/items.ts';
+import { signingKey } from './signing-key.ts';
 import { builtinItem, builtinSummary, programItem, programSummary } from './unfiled-items.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -139,7 +142,7 @@ export class Items implements ItemsService {
     const files = selector
       ? await matchItems(selector.type, selector.pattern, { spaces, compileGlob })
       : this.#projectFiles();
-    const { problemsOf, toProblem } = await import('./validation.ts');
+    const { ignoredConfig, problemsOf, toProblem } = await import('./validation.ts');
     const items = await this.#workspace.items(false);
     const problems: Problem[] = [];
     for (const { type, id, space, path } of files) {
@@ -147,7 +150,12 @@ export class Items implements ItemsService {
         const found = spaces.find(type, id, { space });
         if (!found) continue;
         problems.push(...(await problemsOf(found, spaces)), ...(await this.#refused(found)));
-        problems.push(...olderFormWarning(found, items.check(found)));
+        const verdict = items.check(found);
+        problems.push(...olderFormWarning(found, verdict));
+        const ignored = ignoredConfig(found, verdict);
+        // the person who names a file may be about to sign it
+        if (selector && !selector.pattern.includes('*')) this.#noticeIgnored(ignored);
+        else problems.push(...ignored);
       } catch (error) {
         // one file that cannot be read must not hide the problems of the others
         if (!(error instanceof RyeError)) throw error;
@@ -165,7 +173,7 @@ export class Items implements ItemsService {
     pattern: string,
     options: { dryRun?: boolean; pin?: boolean } = {},
   ): Promise<readonly SignOutcome[]> {
-    const { keyring, clock } = this.#workspace;
+    const { clock } = this.#workspace;
     const spaces = await this.#spaces(type);
     if (pattern.includes('*')) this.#noticeMisnamed(type, 'project', spaces);
     const { problemsOf } = await import('./validation.ts');
@@ -174,11 +182,11 @@ export class Items implements ItemsService {
       {
         spaces,
         compileGlob,
-        signer: () => keyring.signer(),
+        signer: async () => await signingKey(this.#workspace, options),
         now: () => clock.now(),
         modeOf: async (space) => await signingMode(spaces, space),
         validate: async (file) => [
-          ...(await problemsOf(file, spaces)),
+          ...(await problemsOf(file, spaces, 'sign')),
           ...(await this.#refused(file)),
         ],
       },
@@ -226,26 +234,61 @@ export class Items implements ItemsService {
     );
   }
 
+  #noticeIgnored(problems: readonly Problem[]): void {
+    for (const { path, message, code, hint } of problems)
+      this.#workspace.notice(ignoredWarning({ message: `${path}: ${message}`, code, hint }));
+  }
+
+  async unsigned(type?: SignableType): Promise<readonly UnsignedItem[]> {
+    const { unsignedItems } = await import('./unsigned-items.ts');
+    return await unsignedItems(this.#workspace, type === undefined ? undefined : [type]);
+  }
+
   #noticeMisnamed(type: SignableType, space: Space, spaces: Spaces): void {
     for (const { path, reason } of spaces.misnamed(type, space)) {
       this.#workspace.notice(`ignored: ${path} is no ${type}: ${reason}. Rename the file.`);
     }
   }
 
-  /** The problem of a tool file whose id belongs to a tool that is a part of rye. */
   /** Problems that depend on more than the file: on the tools that rye has, and on the keys that the user trusts. */
   async #refused(file: FoundFile): Promise<readonly Problem[]> {
     const { type, id, path, space } = file;
     if (type === 'config' && id === 'agent/approvals') {
-      const { keyProblems } = await import('./approvals/policy.ts');
-      return await keyProblems(file, this.#workspace.keyring);
+      const { policyProblems } = await import('./approvals/policy.ts');
+      const { serverNames } = await import('./mcp/mcp.ts');
+      const tools = (await this.#knownTools()).map((tool) => tool.id);
+      const known = { tools, servers: await serverNames(this.#workspace) };
+      return await policyProblems(file, this.#workspace.keyring, known);
     }
+    if (type === 'directive' && space !== 'system') return await this.#idleGrants(file);
     if (type !== 'tool' || space === 'system') return [];
     const isTaken = (await this.#builtinTools()).some((tool) => tool.id === id);
     const message = `the id ${id} is reserved for a tool that is a part of rye, so this file is never used; rename it`;
     return isTaken
       ? [{ severity: 'error', code: 'tool_id_reserved', message, path, line: 1, column: null }]
       : [];
+  }
+
+  async #knownTools(): Promise<readonly { readonly id: string }[]> {
+    return [...(await this.#builtinTools()), ...this.#workspace.spaces.list('tool', {})];
+  }
+
+  /** Warns of permissions for tools that nothing knows: a run is refused if it needs them. */
+  async #idleGrants({ text, path }: FoundFile): Promise<readonly Problem[]> {
+    const { idleGrants } = await import('./granted-tools.ts');
+    const { readDirective } = await import('../items/directive.ts');
+    const { toProblem } = await import('./validation.ts');
+    let capabilities: readonly string[];
+    try {
+      ({ capabilities } = readDirective(text, path).directive.permissions);
+    } catch {
+      return []; // the checks of the file itself report what is malformed
+    }
+    const tools = await this.#knownTools();
+    return idleGrants(capabilities, tools, () => tools).map(({ error }) => ({
+      ...toProblem(error, path),
+      severity: 'warning',
+    }));
   }
 
   /** Also tells users who only read a project that its runs are refused. */
@@ -309,7 +352,7 @@ export class Items implements ItemsService {
   #projectFiles(): { type: SignableType; id: string; space: Space; path: string }[] {
     return [...ITEM_TYPES, 'config' as const].flatMap((type) =>
       this.#workspace.spaces
-        .list(type, { space: 'project' })
+        .list(type, { space: this.#workspace.spaces.own })
         .filter(({ id }) => !(type === 'knowledge' && id.startsWith('agent/threads/')))
         .map(({ id, space, path }) => ({ type, id, space, path })),
     );
@@ -319,6 +362,8 @@ export class Items implements ItemsService {
   async #copy(item: FoundFile, to: 'project' | 'user', items: VerifiedItems): Promise<string> {
     const { projectPath, userSpacePath } = this.#workspace.options;
     if (item.space === to) return item.path;
+    if (to === 'project' && item.space === 'system' && this.#workspace.spaces.isClone)
+      throw partOfClone(item);
     const root = join(to === 'project' ? projectPath : userSpacePath, '.ai');
     if (!isItemType(item.type)) throw new RyeError('usage', `a ${item.type} cannot be copied`);
     if (this.#workspace.spaces.find(item.type, item.id, { space: to })) {

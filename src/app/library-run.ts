@@ -21,10 +21,7 @@ export function startRun<O>(
 ): RunHandle<O> {
   const controller = new AbortController();
   const abort = (reason: string): void => controller.abort(reason);
-  const { signal: outer } = request;
-  if (outer?.aborted) abort(reasonOf(outer));
   const ended = new AbortController();
-  outer?.addEventListener('abort', () => abort(reasonOf(outer)), { signal: ended.signal });
 
   const events = new EventStream<RunEvent>();
   const { promise: threadId, resolve: isThere } = deferred<string | null>();
@@ -41,6 +38,9 @@ export function startRun<O>(
   const run = async (): Promise<RunOutcome<O>> => {
     try {
       assertRunOptions(request);
+      const { signal: outer } = request;
+      if (outer?.aborted) abort(reasonOf(outer));
+      outer?.addEventListener('abort', () => abort(reasonOf(outer)), { signal: ended.signal });
       const { followUps: _said, preset = {}, handlers, tools, onApproval, ...others } = request;
       const { directive, directiveId, inputs, outputSchema: schema, ...rest } = others;
       const outputSchema = schema && jsonSchemaOf(schema, 'outputSchema');

@@ -10,6 +10,7 @@ import { byPreference, type ModelChoices, resolveModel } from '../providers/reso
 import { countsAsUnsigned, faultError } from '../trust/policy.ts';
 import { signText } from '../trust/signature.ts';
 import type { ModelUse } from './api/rye.ts';
+import { assertOutsideTools } from './approvals/ancestry.ts';
 import { modelRows, modelsOf } from './models.ts';
 import { ensureKey } from './signing-key.ts';
 import type { Workspace } from './workspace.ts';
@@ -76,6 +77,7 @@ export async function useModel(
   name: string,
   { space = 'user' }: { readonly space?: ModelUse['space'] },
 ): Promise<ModelUse> {
+  assertOutsideTools(workspace.options.env, 'sign');
   const choices = await modelsOf(workspace).choices();
   const { provider, model } = choiceOf(name, choices);
   const { projectPath, userSpacePath } = workspace.options;

@@ -1,14 +1,16 @@
 import type { Clock } from '../core/clock.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
-import { type JsonObject, toText } from '../core/json.ts';
+import { compact, type JsonObject, toText } from '../core/json.ts';
 import type { PlannedModel, ThreadPlan } from '../core/plan.ts';
 import { appendWhole, assertWritable, writeOutput } from '../disk/whole-file.ts';
 import type { Config } from '../items/config-fs.ts';
+import type { ProviderFacts } from '../policy/provider-hint.ts';
 import { ANTHROPIC } from '../providers/anthropic/provider.ts';
 import {
   type Catalog,
   embeddedConfig,
   type LayeredConfig,
+  OUTPUT_TOKENS_PER_SECOND,
   type ProviderConfig,
   parseCatalog,
   TIERS,
@@ -30,6 +32,7 @@ import {
 } from '../providers/provider.ts';
 import { recordingProvider, replayKind } from '../providers/replay/recording.ts';
 import {
+  assertReady,
   type ModelChoices,
   type ModelWish,
   resolveFallbacks,
@@ -43,8 +46,9 @@ import { readSettings } from './settings.ts';
 import type { Workspace } from './workspace.ts';
 
 export interface ModelsOptions {
-  readonly config: () => Promise<Config>;
+  readonly readConfig: <T>(read: (config: Config) => Promise<T>) => Promise<T>;
   readonly env: Readonly<Record<string, string | undefined>>;
+  readonly userSpacePath: string;
   readonly clock: Clock;
   readonly kinds: ProviderKinds;
   /** Keeps what was read; absent: it is read again. */
@@ -59,8 +63,9 @@ export function shippedKinds(replayFrom?: string): ProviderKinds {
 /** Returns the models that a workspace configures; `replayFrom` is the recording that `replay` plays. */
 export function modelsOf(workspace: Workspace, replayFrom?: string): Models {
   return new Models({
-    config: async () => await workspace.config(),
+    readConfig: async (read) => await workspace.readConfig(read),
     env: workspace.options.env,
+    userSpacePath: workspace.options.userSpacePath,
     clock: workspace.clock,
     kinds: { ...shippedKinds(replayFrom), ...workspace.providers },
     ...(replayFrom === undefined ? { catalogs } : {}),
@@ -158,6 +163,25 @@ export class Models implements ModelSource {
     return traitsOf(this.#options.kinds, kind);
   }
 
+  /** Throws `provider_key_missing` if the model's provider lacks its key or address. */
+  readonly assertReady = async ({ provider }: Pick<PlannedModel, 'provider'>): Promise<void> => {
+    const choices = await this.choices();
+    const config = Object.hasOwn(choices.catalog, provider) ? choices.catalog[provider] : undefined;
+    if (config !== undefined) assertReady(config, choices);
+  };
+
+  readonly about = async (model: PlannedModel): Promise<ProviderFacts> => {
+    const { factsOf } = await import('./provider-facts.ts');
+    const { catalog } = await this.choices().catch(() => ({ catalog: {} }));
+    return factsOf(model, catalog, this.#options);
+  };
+
+  async outputRate({ provider: name }: Pick<PlannedModel, 'provider'>): Promise<number> {
+    const { catalog } = await this.choices();
+    const provider = Object.hasOwn(catalog, name) ? catalog[name] : undefined;
+    return provider?.outputTokensPerSecond ?? OUTPUT_TOKENS_PER_SECOND;
+  }
+
   open(model: PlannedModel, plan: ThreadPlan): ModelProvider {
     const kind = kindNamed(this.#options.kinds, model.kind);
     if (kind.traits.embedded) return this.#open(kind, embeddedConfig(model.provider), plan);
@@ -168,6 +192,10 @@ export class Models implements ModelSource {
           const client = await this.#client(model.provider, plan);
           return client.stream(request, signal);
         }),
+      settle: async (answerId, signal) => {
+        const client = await this.#client(model.provider, plan);
+        return await client.settle?.(answerId, signal);
+      },
     };
   }
 
@@ -194,8 +222,13 @@ export class Models implements ModelSource {
 
   #open(kind: ProviderKind, config: ProviderConfig, plan: ThreadPlan): ModelProvider {
     const { env, clock } = this.#options;
-    const stallSeconds = plan.settings.stall_seconds;
-    return kind.open({ config, catalog: this.#catalog, plan, env, clock, stallSeconds });
+    const {
+      stall_seconds: stallSeconds,
+      first_byte_seconds: firstByteSeconds,
+      connect_seconds: connectSeconds,
+    } = plan.settings;
+    const times = compact({ stallSeconds, firstByteSeconds, connectSeconds });
+    return kind.open({ config, catalog: this.#catalog, plan, env, clock, ...times });
   }
 
   #originOf(
@@ -217,10 +250,12 @@ export class Models implements ModelSource {
   }
 
   async #readChoices(): Promise<ModelChoices> {
-    const { catalogs: kept } = this.#options;
-    const config = await this.#options.config();
-    const offer = kept?.get(config) ?? (await this.#readOffer(config));
-    kept?.set(config, offer);
+    const { catalogs: kept, readConfig } = this.#options;
+    const offer = await readConfig(async (config) => {
+      const found = kept?.get(config) ?? (await this.#readOffer(config));
+      kept?.set(config, found);
+      return found;
+    });
     this.#book = offer.book;
     this.#catalog = offer.choices.catalog;
     return offer.choices;
@@ -237,8 +272,12 @@ export class Models implements ModelSource {
         ],
       ),
     );
-    const book = new PriceBook(Object.fromEntries(files), await config.load('agent/prices'));
-    const catalog = parseCatalog(book.files(), kinds);
+    // a file that is ignored or empty configures no provider
+    const isEmpty = ([, { origins }]: (typeof files)[number]): boolean => origins.size === 0;
+    const ignored = files.filter(isEmpty).map(([name]) => name);
+    const counted = Object.fromEntries(files.filter((file) => !isEmpty(file)));
+    const book = new PriceBook(counted, await config.load('agent/prices'), ignored);
+    const catalog = parseCatalog(book.files(), kinds, ignored);
     const { provider } = await readSettings(config, 'agent/agent');
     const choices: ModelChoices = {
       catalog,

@@ -25,12 +25,12 @@ export async function writeNewItem(request: NewItemRequest, spaces: Spaces): Pro
   const { type, id, projectPath } = request;
   if (type === 'hook') return newHook(request);
   assertItemId(id, type);
-  const taken = spaces.find(type, id, { space: 'project' });
+  const taken = spaces.find(type, id, { space: spaces.own });
   if (taken !== undefined) throw exists(type, id, taken.path);
   const { extension, text } = TEMPLATES[type](request);
   const folder = join(projectPath, '.ai', itemFolder(type));
   const path = type === 'skill' ? join(folder, id, 'SKILL.md') : join(folder, `${id}${extension}`);
-  const file = { type, id, path, extension, text, space: 'project' } as const;
+  const file = { type, id, path, extension, text, space: spaces.own } as const;
   const found: FoundFile = { ...file, bytes: Buffer.from(text), shadows: [] };
   const problem = (await problemsOf(found, spaces)).find(({ severity }) => severity === 'error');
   if (problem !== undefined) {

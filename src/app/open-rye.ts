@@ -1,5 +1,7 @@
+import { join } from 'node:path';
 import type { HookEvent } from '../core/hook.ts';
 import type { JsonObject } from '../core/json.ts';
+import { makeKeyDirectory } from '../trust/key-store-fs.ts';
 import type { ApprovalsService } from './api/approvals.ts';
 import type { FleetService } from './api/fleet.ts';
 import type { ItemsService, KeysService, LockService } from './api/items.ts';
@@ -21,6 +23,7 @@ import type {
 import { lazy } from './lazy.ts';
 import { startRun } from './library-run.ts';
 import { assertOpenOptions } from './options.ts';
+import { newPassphrase } from './passphrase.ts';
 import type { RunHandle, RunRequest } from './run-types.ts';
 import { checkedPlaces, withUserEnv } from './user-space.ts';
 import { Workspace } from './workspace.ts';
@@ -89,6 +92,7 @@ function itemsOf(workspace: Workspace): ItemsService {
       create: 'promise',
       locate: 'promise',
       verify: 'promise',
+      unsigned: 'promise',
     },
   );
 }
@@ -99,7 +103,7 @@ function keysOf(workspace: Workspace): KeysService {
   const asPerson = async <T>(act: () => Promise<T>): Promise<T> => {
     const { assertOutsideThreads } = await import('./approvals/ancestry.ts');
     await assertOutsideThreads(workspace.store, workspace.options.env, 'change keys');
-    return await act();
+    return await changingKeys(workspace, act);
   };
   return {
     init: async () => await keyring.init(),
@@ -114,8 +118,23 @@ function keysOf(workspace: Workspace): KeysService {
     importRevocation: async (text) =>
       await asPerson(async () => await keyring.importRevocation(text)),
     rotate: async () => await asPerson(async () => await keyring.rotate()),
+    protect: async ({ off = false } = {}) =>
+      await asPerson(
+        async () => await keyring.protect(off ? undefined : newPassphrase(workspace.options.env)),
+      ),
     publish: async () => await keyring.publish(),
   };
+}
+
+/** Reads and writes keys alone: of two commands that trust a key in two projects, both count. */
+async function changingKeys<T>(
+  { clock, options: { userSpacePath } }: Workspace,
+  act: () => Promise<T>,
+): Promise<T> {
+  const { exclusively } = await import('./exclusive.ts');
+  makeKeyDirectory(join(userSpacePath, '.ai', 'state'));
+  const folder = join(userSpacePath, '.ai', 'state', 'keys');
+  return await exclusively({ folder, clock }, act);
 }
 
 function lockOf(workspace: Workspace): LockService {
@@ -132,10 +151,12 @@ function lockOf(workspace: Workspace): LockService {
 function threadsOf(workspace: Workspace): ThreadsService {
   return lazy<ThreadsService>(async () => new (await import('./threads.ts')).Threads(workspace), {
     plan: 'promise',
+    assertModel: 'promise',
     execute: 'promise',
     executeTool: 'promise',
     list: 'promise',
     unlisted: 'promise',
+    session: 'promise',
     resolveId: 'promise',
     show: 'promise',
     logs: 'stream',
@@ -293,6 +314,8 @@ function inspectionOf(
   | 'prices'
   | 'useModel'
   | 'doctor'
+  | 'mcpServers'
+  | 'addMcpServer'
 > {
   return {
     init: async (options = {}) => await (await import('./init.ts')).initProject(workspace, options),
@@ -317,5 +340,9 @@ function inspectionOf(
       return await useModel(workspace, name, options);
     },
     doctor: async () => await (await import('./doctor.ts')).examine(workspace),
+    mcpServers: async (name) =>
+      await (await import('./mcp/inspect.ts')).inspectServers(workspace, name),
+    addMcpServer: async (name, server) =>
+      await (await import('./mcp/inspect.ts')).addServer(workspace, name, server),
   };
 }

@@ -2,7 +2,9 @@ import { RyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { WorktreeChanges } from '../core/isolation.ts';
 import { compact, type JsonObject } from '../core/json.ts';
+import { headChars } from '../core/text.ts';
 import type { ThreadRecord } from '../core/thread.ts';
+import { addSpend, NO_COST } from '../core/usage.ts';
 import { regexFinds, regexProblem } from '../policy/regex.ts';
 import { cancelThread, killThread } from '../threads/family/cancel.ts';
 import { changesOf } from '../threads/family/changes.ts';
@@ -265,7 +267,7 @@ function listing(records: readonly ThreadRecord[]): JsonObject {
       directive,
       status,
       parent_id,
-      spend: cost.spend,
+      ...addSpend(cost, { spend: 0 }),
     })),
     total: records.length,
   };
@@ -290,14 +292,14 @@ function aggregate(
       ...withChanges(changes[index]),
     };
   });
-  const spend = records.reduce((sum, record) => sum + (record?.cost.spend ?? 0), 0);
+  const costs = records.map((record) => record?.cost ?? NO_COST);
   const completed = records.filter((record) => record?.status === 'completed').length;
   return {
     results,
     total: results.length,
     completed,
     failed: results.length - completed,
-    spend: Math.round(spend * 1e6) / 1e6,
+    ...costs.reduce(addSpend, { spend: 0 }),
   };
 }
 
@@ -338,7 +340,7 @@ async function searchChain(
       if (!finds(text)) continue;
       truncated = results.length >= maxResults;
       if (truncated) break;
-      results.push({ thread_id, event_type, seq, snippet: text.slice(0, SNIPPET_CHARS) });
+      results.push({ thread_id, event_type, seq, snippet: headChars(text, SNIPPET_CHARS) });
     }
     if (truncated) break;
   }

@@ -2,6 +2,7 @@ import { RyeError } from '../core/errors.ts';
 import { assertItemId } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
+import { addSpend } from '../core/usage.ts';
 import { isPowerType } from '../items/signing-fs.ts';
 import type { LaunchedThread } from '../threads/ports.ts';
 import type { PrimaryActions } from '../tools/primary/actions.ts';
@@ -99,7 +100,7 @@ function childOutput(result: ThreadResult): ToolOutput {
     ...(outputs ? { outputs } : {}),
     ...(changes ? { changes: { ...changes } as unknown as JsonObject } : {}),
     ...(error ? { error: { code: error.code, message: error.message } } : {}),
-    cost: { turns: cost.turns, spend: cost.spend },
+    cost: { turns: cost.turns, ...addSpend(cost, { spend: 0 }) },
   };
   const text = JSON.stringify(document, null, 2);
   return result.success ? textOutput(text, document) : errorOutput(text, document);

@@ -1,8 +1,8 @@
 import { type ErrorInfo, RyeError, toRyeError } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
 import { isActive, type ThreadResult } from '../core/thread.ts';
-import { resumeWaitingAncestors } from '../threads/family/resume-process.ts';
 import { startQueued } from '../threads/family/spawn.ts';
+import { wakeUnwoken } from '../threads/family/take-up.ts';
 import type { ThreadEnv } from '../threads/ports.ts';
 import { collectThreads } from '../threads/recovery/gc.ts';
 import { removeWorktrees } from '../threads/recovery/gc-worktrees.ts';
@@ -15,6 +15,7 @@ import {
 } from '../threads/recovery/recover.ts';
 import { assertIdle, rebuildThread, restoreThreads } from '../threads/recovery/repair.ts';
 import { checkedGrant } from '../threads/recovery/resume.ts';
+import { refreshRows } from '../threads/recovery/stale-row.ts';
 import { runResumed } from '../threads/run/lifecycle.ts';
 import { isWaiting } from '../threads/run/waiting.ts';
 import { extractThread } from '../threads/session/copied-thread.ts';
@@ -70,7 +71,7 @@ export class Recovery implements RecoveryService {
       return { recovered: [rebuilt], failures: [], resumed: [] };
     }
     const { recovered, failures } = await sweep(env, threadId);
-    await removeWorktrees(env, () => true);
+    await removeWorktrees(env);
     await startQueued(env);
     const { recovery } = env.config;
     const resumed: ThreadResult[] = [];
@@ -83,7 +84,7 @@ export class Recovery implements RecoveryService {
         refused.push({ thread_id: one.thread_id, error: toRyeError(error).toJSON() });
       }
     }
-    for (const { thread_id: ended } of recovered) await resumeWaitingAncestors(env, ended);
+    await wakeUnwoken(env, { ended: recovered.map(({ thread_id: id }) => id) });
     return { recovered, failures: [...failures, ...refused], resumed };
   }
 
@@ -144,8 +145,10 @@ async function rebuildOne(env: ThreadEnv, threadId: string): Promise<RecoveredTh
 }
 
 async function sweep(env: ThreadEnv, threadId: string | undefined): Promise<RecoverySweep> {
-  if (threadId === undefined)
+  if (threadId === undefined) {
+    await refreshRows(env);
     return await recoverEach(env, await findDead(env, { onlyGone: false }));
+  }
   return { recovered: [await recoverThread(env, threadId)], failures: [] };
 }
 
@@ -191,9 +194,10 @@ async function repairState(workspace: Workspace): Promise<RepairReport> {
       to: maintenance.setAside(name, suffix),
     }));
     const { threads, budgets, failures } = await restoreThreads(env);
+    await refreshRows(env);
     await refreshIndex(workspace);
     const configured = { ...env, config: await readThreadConfig(await workspace.config()) };
-    const swept = await recoverEach(env, await findDead(configured, { onlyGone: true }));
+    const swept = await recoverEach(configured, await findDead(configured, { onlyGone: true }));
     const lostRegistry = threads.length > 0;
     return {
       moved,

@@ -1,9 +1,12 @@
 import type * as Threads from 'node:worker_threads';
 import type { SlowMatcher } from '../loop/stream-rules/session.ts';
 
-/** 50 ms in ticks of this process: while other processes use the processor, neither ticks nor matches advance. */
+/**
+ * 250 ms in ticks of this process: while other processes use the processor, ticks hardly advance either. A rule that does
+ * not fire on a busy machine is worse than a wait for an expression that never ends.
+ */
 const TICK_MS = 10;
-const LIMIT_TICKS = 5;
+const LIMIT_TICKS = 25;
 
 /** Runs inside of the worker, so that an endless expression blocks nothing else. */
 const SCRIPT = `
@@ -21,7 +24,7 @@ interface Job {
 }
 
 /**
- * JavaScript expressions in one worker, one after the other. A check that takes longer than 50 ms is given up and its
+ * JavaScript expressions in one worker, one after the other. A check that takes longer than 250 ms is given up and its
  * worker ended; the time a worker takes to start is not counted. The worker does not keep the program alive.
  */
 export class RegexWorker implements SlowMatcher {

@@ -6,10 +6,11 @@ import { covers } from '../policy/capability.ts';
 import { assessRisks } from '../policy/risk.ts';
 import { optionAcknowledgement } from '../threads/prepare/policy.ts';
 import { validateInput } from '../tools/schema.ts';
+import { timeoutSignal } from '../tools/timer.ts';
 import type { ToolOutput } from '../tools/tool.ts';
 import type { ExecuteToolRequest, ToolRunResult } from './api/threads.ts';
 import { projectGuards } from './guards.ts';
-import { reachableDomains, threadSandbox } from './session-tools.ts';
+import { reachableDomains, readDenier, threadSandbox } from './session-tools.ts';
 import { readThreadConfig } from './settings.ts';
 import { threadPorts } from './thread-env.ts';
 import { ToolCatalog } from './tools.ts';
@@ -31,6 +32,7 @@ export async function runTool(
   const { tool, builtin } = await new ToolCatalog(workspace, { allowUnsigned }).load(toolId, {
     capabilities: ['rye.*'],
     allowPaths: config.settings.allow_paths,
+    denies: readDenier(workspace, config.settings),
     secrets: {},
     sandbox: threadSandbox(workspace, config.settings),
     ...reachableDomains(config.settings),
@@ -62,14 +64,16 @@ export async function runTool(
     );
   }
   const start = workspace.clock.monotonic();
-  const timeout = AbortSignal.timeout(tool.traits.timeout_seconds * 1000);
-  const output = await tool.execute(validation.input, {
-    callId: workspace.ids.uuid(),
-    threadId: '',
-    projectPath: workspace.options.projectPath,
-    signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
-    progress: () => undefined,
-  });
+  const timeout = timeoutSignal(tool.traits.timeout_seconds * 1000);
+  const output = await tool
+    .execute(validation.input, {
+      callId: workspace.ids.uuid(),
+      threadId: '',
+      projectPath: workspace.options.projectPath,
+      signal: signal ? AbortSignal.any([signal, timeout.signal]) : timeout.signal,
+      progress: () => undefined,
+    })
+    .finally(() => timeout.stop());
   if (signal?.aborted) throw new RyeError('cancelled', `the tool ${toolId} was cancelled`);
   return resultOf(toolId, output, workspace.clock.monotonic() - start);
 }

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { variablesOf } from '../providers/endpoint.ts';
 import type { RunnerCommand } from '../threads/ports.ts';
+import { CALL_VARIABLE } from '../tools/passed-variables.ts';
 import { childEnvironment } from '../tools/process.ts';
 import type { Models } from './models.ts';
 import type { Workspace } from './workspace.ts';
@@ -8,11 +9,9 @@ import type { Workspace } from './workspace.ts';
 /** The CLI's hidden command that runs a prepared thread. */
 export const RUN_THREAD = '__run-thread';
 
-const PASSED = /^(?:RYE_.*|(?:HTTPS?|NO|ALL)_PROXY|(?:https?|no|all)_proxy|NODE_EXTRA_CA_CERTS)$/;
-
 /**
  * Returns the command of a detached thread: this Node and the program of this installation. Its environment is what tools get,
- * rye's own settings, proxies, the variables that `{env:…}` may read, and the keys of the configured providers: a child
+ * rye's own settings, the variables that `{env:…}` may read, and the keys of the configured providers: a child
  * may start children on other providers than its own.
  */
 export async function runnerCommand(workspace: Workspace, models: Models): Promise<RunnerCommand> {
@@ -26,10 +25,11 @@ export async function runnerCommand(workspace: Workspace, models: Models): Promi
   ]);
   const environment: Record<string, string> = childEnvironment(env, { projectPath, threadId: '' });
   for (const [name, value] of Object.entries(env)) {
-    if (value !== undefined && (names.has(name) || PASSED.test(name))) environment[name] = value;
+    if (value !== undefined && (names.has(name) || name.startsWith('RYE_')))
+      environment[name] = value;
   }
   // the plan names the parent; the task of this process does not concern the child
-  for (const name of ['RYE_THREAD_ID', 'RYE_PARENT_THREAD_ID', 'RYE_PROJECT'])
+  for (const name of ['RYE_THREAD_ID', 'RYE_PARENT_THREAD_ID', 'RYE_PROJECT', CALL_VARIABLE])
     delete environment[name];
   return {
     command: process.execPath,

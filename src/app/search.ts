@@ -10,6 +10,7 @@ import type {
   SearchNode,
   SearchQuery,
 } from '../core/search.ts';
+import { headChars } from '../core/text.ts';
 import {
   isUnchanged,
   MAX_TEXT,
@@ -45,7 +46,7 @@ export interface SearchRequest {
   readonly contextLines?: number;
 }
 
-const DEFAULT_LIMIT = 10;
+const DEFAULT_LIMIT = 20;
 /** Below the knowledge folder: where threads are exported to. */
 const EXPORTS = 'agent/threads';
 
@@ -89,10 +90,11 @@ export async function searchItems(
   const own = await searchProgram(workspace, indexed);
   const found = await workspace.store.index.search(indexed, isOver);
   const view = { items, isOver, node: parsed.text, contextLines: request.contextLines };
-  const hits = [
-    ...own.map((hit) => programHit(hit, view)),
-    ...readHits(workspace, found.hits, view),
-  ].slice(0, limit);
+  const files = readHits(workspace, found.hits, view);
+  const hits =
+    own.length === 0
+      ? files.map(({ hit }) => hit)
+      : await rankTogether([...own.map((hit) => programHit(hit, view)), ...files], indexed);
   const results = await Promise.all(hits.map((hit) => withSession(workspace, hit)));
   const unchecked = results.filter(({ signature }) => signature === 'unchecked').length;
   const notices = [
@@ -121,6 +123,49 @@ interface ProgramHit extends IndexedHit {
   readonly text: string;
 }
 
+/** A result with what was indexed of it. */
+interface Shown {
+  readonly hit: SearchHit;
+  readonly document: SearchDocument;
+}
+
+/** Orders results of two indexes, whose scores cannot be compared, by one: the best first, without a text the newest. */
+async function rankTogether(
+  shown: readonly Shown[],
+  query: SearchQuery,
+): Promise<readonly SearchHit[]> {
+  if (query.text === undefined) {
+    const byTime = shown.toSorted((one, other) =>
+      one.document.time < other.document.time ? 1 : -1,
+    );
+    return byTime.slice(0, query.limit).map(({ hit }) => hit);
+  }
+  const hits = new Map(shown.map(({ hit, document }) => [document.key, hit]));
+  const ranked = await rank(
+    shown.map(({ document }) => document),
+    query,
+  );
+  return ranked.flatMap(({ path, score }) => {
+    const hit = hits.get(path);
+    return hit === undefined ? [] : [{ ...hit, score }];
+  });
+}
+
+/** Searches documents in a separate index. */
+async function rank(
+  documents: readonly SearchDocument[],
+  query: SearchQuery,
+): Promise<readonly IndexedHit[]> {
+  const { SqliteSearchIndex } = await import('../storage/sqlite/search-index.ts');
+  const index = new SqliteSearchIndex({ path: ':memory:' });
+  try {
+    await index.update(documents, []);
+    return (await index.search(query, () => false)).hits;
+  } finally {
+    index.close();
+  }
+}
+
 /** Searches the items of the program by the query that files are searched by. */
 async function searchProgram(
   workspace: Workspace,
@@ -133,27 +178,20 @@ async function searchProgram(
     const document = toSearchDocument({ ...item, fingerprint });
     return { document, text: item.text };
   });
-  const { SqliteSearchIndex } = await import('../storage/sqlite/search-index.ts');
-  const index = new SqliteSearchIndex({ path: ':memory:' });
-  try {
-    await index.update(
-      found.map(({ document }) => document),
-      [],
-    );
-    const { hits } = await index.search(query, () => false);
-    return hits.flatMap((hit) =>
-      found.filter(({ document }) => document.key === hit.path).map((one) => ({ ...hit, ...one })),
-    );
-  } finally {
-    index.close();
-  }
+  const hits = await rank(
+    found.map(({ document }) => document),
+    query,
+  );
+  return hits.flatMap((hit) =>
+    found.filter(({ document }) => document.key === hit.path).map((one) => ({ ...hit, ...one })),
+  );
 }
 
 function programHit(
   { document, text, type, id, space, path, score }: ProgramHit,
   { node, contextLines }: View,
-): SearchHit {
-  return compact({
+): Shown {
+  const hit = compact({
     type,
     id,
     space,
@@ -166,6 +204,7 @@ function programHit(
     context: contextLines === undefined ? undefined : contextOf(text, node, contextLines),
     time: document.time,
   });
+  return { hit, document };
 }
 
 function isAboutThreads({ directive, status, model }: SearchFilters): boolean {
@@ -188,11 +227,7 @@ interface Place {
   readonly isWhole: boolean;
 }
 
-function readHits(
-  workspace: Workspace,
-  hits: readonly IndexedHit[],
-  view: View,
-): readonly SearchHit[] {
+function readHits(workspace: Workspace, hits: readonly IndexedHit[], view: View): readonly Shown[] {
   const places = hits.flatMap((hit): Omit<Place, 'isWhole'>[] => {
     const item = itemOf(workspace, hit, view.items);
     const head = item && readHead(item, 0);
@@ -222,7 +257,7 @@ function itemOf(
   return item?.type === type && item.id === id && item.space === space ? item : undefined;
 }
 
-function readHit(workspace: Workspace, place: Place, view: View): SearchHit | undefined {
+function readHit(workspace: Workspace, place: Place, view: View): Shown | undefined {
   const { item, score, isWhole } = place;
   const { node, contextLines } = view;
   const isLate = view.isOver();
@@ -230,10 +265,10 @@ function readHit(workspace: Workspace, place: Place, view: View): SearchHit | un
   if (read === undefined) return undefined;
   const text = read.bytes.toString('utf8');
   const signature = isWhole && !isLate ? stateOf(workspace, item, read.bytes, text) : 'unchecked';
-  const head = text.length > MAX_TEXT ? text.slice(0, MAX_TEXT) : text;
+  const head = text.length > MAX_TEXT ? headChars(text, MAX_TEXT) : text;
   const document = toSearchDocument({ ...item, fingerprint: read.fingerprint, text: head });
   const { directive, status } = document;
-  return compact({
+  const hit = compact({
     type: item.type,
     id: item.id,
     space: item.space,
@@ -248,6 +283,7 @@ function readHit(workspace: Workspace, place: Place, view: View): SearchHit | un
     status: status === '' ? undefined : status,
     time: document.time,
   });
+  return { hit, document };
 }
 
 function stateOf(workspace: Workspace, item: ScannedItem, bytes: Uint8Array, text: string): string {

@@ -1,3 +1,4 @@
+import { homedir } from 'node:os';
 import { isAbsolute, join } from 'node:path';
 import { wireName } from '../core/ids.ts';
 import type { PlannedTool, ThreadPlan, ThreadSettings } from '../core/plan.ts';
@@ -7,6 +8,7 @@ import type { ProviderTraits, ToolDefinition, ToolList } from '../providers/prov
 import type { ToolSession } from '../threads/ports.ts';
 import { threadsFolder } from '../threads/thread-files-fs.ts';
 import type { BuiltinOptions, FileMemory } from '../tools/builtin/options.ts';
+import { type DeniesRead, deniesRead } from '../tools/deny-read.ts';
 import { directiveReturnDefinition } from '../tools/directive-return.ts';
 import { createToolSearch, deferredCatalog } from '../tools/disclosure.ts';
 
@@ -14,6 +16,8 @@ import { closeSandbox, sandboxFor } from '../tools/sandbox.ts';
 import type { Tool, ToolSet } from '../tools/tool.ts';
 
 import { createToolSet } from '../tools/tool-set.ts';
+import { showsSigningKey } from './approvals/ancestry.ts';
+import { liftsGuard } from './granted-tools.ts';
 import type { SandboxMode, Workspace } from './workspace.ts';
 
 export interface SessionToolsOptions {
@@ -176,6 +180,7 @@ export function builtinSettings(
     readLineNumbers,
     metadata,
     maxResultBytes,
+    ...(needsTools ? { whole: true } : {}),
     ...(maxOutputBytes === undefined ? {} : { maxOutputBytes }),
   };
 }
@@ -184,6 +189,8 @@ export function builtinSettings(
 export interface ToolScope extends Pick<ToolSession, 'secrets' | 'children' | 'keep'> {
   readonly capabilities: readonly string[];
   readonly allowPaths: readonly string[];
+  /** True for what tools must not read. */
+  readonly denies: DeniesRead;
   /** Confines commands; absent: they run as they are. */
   readonly sandbox?: ReturnType<typeof sandboxFor>;
   /** Hosts that HTTP tools may reach; absent if commands run without a sandbox. */
@@ -197,30 +204,63 @@ export interface ToolScope extends Pick<ToolSession, 'secrets' | 'children' | 'k
   /** Settings of the built-in tools from the thread's behavior. */
   readonly builtin?: Pick<
     BuiltinOptions,
-    'readLineNumbers' | 'maxOutputBytes' | 'maxResultBytes' | 'metadata'
+    'readLineNumbers' | 'maxOutputBytes' | 'maxResultBytes' | 'metadata' | 'whole'
   >;
+}
+
+/** The folder in which a thread works, relative to the project, and what it may do. */
+interface ThreadPlace {
+  readonly workPath: string | undefined;
+  readonly capabilities: readonly string[];
+}
+
+/** Returns the test for what the tools of a thread must not read. */
+export function readDenier(
+  { options: { userSpacePath, env } }: Pick<Workspace, 'options'>,
+  { deny_read: patterns = [] }: Pick<ThreadSettings, 'deny_read'>,
+): DeniesRead {
+  return deniesRead(patterns, [userSpacePath, env['HOME'] ?? '', homedir()].filter(isAbsolute));
 }
 
 /** Returns the sandbox for the commands of a thread with these settings; undefined if there is none. */
 export function threadSandbox(
   workspace: Workspace,
-  { sandbox, allow_paths: allowPaths }: Pick<ThreadSettings, 'sandbox' | 'allow_paths'>,
-  workPath?: string,
+  {
+    sandbox,
+    allow_paths: allowPaths,
+    ...settings
+  }: Pick<ThreadSettings, 'sandbox' | 'allow_paths' | 'deny_read'>,
+  { workPath, capabilities = [] }: Partial<ThreadPlace> = {},
 ): ReturnType<typeof sandboxFor> {
   const { projectPath, userSpacePath, env } = workspace.options;
   const mode = stricter(sandbox?.mode ?? 'off', workspace.weakestSandbox);
-  if (mode !== 'off') workspace.onClose(endSandbox);
+  if (mode === 'off') return unconfined(workspace);
+  workspace.onClose(endSandbox);
   return sandboxFor({
     mode,
     allowDomains: sandbox?.allow_domains ?? [],
     allowPaths: absolutePaths(allowPaths, projectPath),
     allowCaches: sandbox?.allow_caches ?? [],
     env,
+    denies: readDenier(workspace, settings),
     programPath: workspace.systemPath,
     projectPath: workPath === undefined ? projectPath : join(projectPath, workPath),
     userSpacePath,
+    maySetTraps: liftsGuard(capabilities)('traps'),
     onNotice: workspace.notice,
   });
+}
+
+/** Reports once, before the first command, that it can read the signing key. */
+function unconfined(workspace: Workspace): ReturnType<typeof sandboxFor> {
+  const pid = showsSigningKey(workspace.options.env);
+  if (pid === undefined) return undefined;
+  return () => async () => {
+    workspace.notice(
+      `tools can read RYE_SIGNING_KEY in the environment of process ${pid}: set tools.sandbox: required in resilience.yaml and sign it, or run only directives without commands`,
+    );
+    return await Promise.resolve(undefined);
+  };
 }
 
 const SANDBOXES: readonly SandboxMode[] = ['off', 'auto', 'required'];

@@ -1,15 +1,17 @@
 import { type CheckedSchema, findProblem } from '../core/check.ts';
-import { RyeError } from '../core/errors.ts';
+import { messageOf, RyeError } from '../core/errors.ts';
 import type { HookDeclaration, HookLayer } from '../core/hook.ts';
 import { isJsonObject, type JsonObject } from '../core/json.ts';
 import type { ThreadSettings } from '../core/plan.ts';
-import { parseHooks } from '../hooks/declaration.ts';
+import { parseDistinctHooks } from '../hooks/declaration.ts';
 import { DEFAULT_PROJECT_BOUND, grantFile, readCapabilities } from '../hooks/sources.ts';
 import type { LoadedConfig } from '../items/config.ts';
-import type { Config } from '../items/config-fs.ts';
+import { type Config, readConfigFile, unknownIn } from '../items/config-fs.ts';
+import type { FoundFile, Spaces } from '../items/spaces-fs.ts';
 import { parseErrorRules } from '../policy/error-class.ts';
 import { type LimitSource, parseLimits } from '../policy/limits.ts';
 import { parseRiskTable, type RiskTable } from '../policy/risk.ts';
+import policies from '../schemas/policy.json' with { type: 'json' };
 import files from '../schemas/settings.json' with { type: 'json' };
 import type { SettingsFiles } from '../schemas/settings.ts';
 import type { ThreadConfig } from '../threads/thread-config.ts';
@@ -187,11 +189,18 @@ function threadSettings(
     parallel: 4,
     result_max_bytes: 32_768,
     allow_paths: [],
+    deny_read: [],
     sandbox: 'off',
     allow_domains: [],
     allow_caches: [],
   });
-  const retry = filled(resilience.retry, { max_retries: 3, stall_seconds: 60 });
+  const { max_retries: maxRetries, stall_seconds: stall, ...times } = resilience.retry ?? {};
+  const retry = filled(times, {
+    max_seconds: 300,
+    connect_seconds: 10,
+    first_byte_seconds: 300,
+    idle_seconds: 120,
+  });
   const continuation = filled(coordination.continuation, {
     mode: 'compact',
     trigger_threshold: 0.9,
@@ -199,8 +208,11 @@ function threadSettings(
   return {
     tools_parallel: slots(tools.parallel),
     ...filled(resilience.transcript, { durability: 'turn', token_deltas: 'coalesced' }),
-    max_retries: Math.floor(retry.max_retries),
-    stall_seconds: retry.stall_seconds,
+    ...(typeof maxRetries === 'number' ? { max_retries: Math.floor(maxRetries) } : {}),
+    retry_seconds: retry.max_seconds,
+    connect_seconds: retry.connect_seconds,
+    first_byte_seconds: stall ?? retry.first_byte_seconds,
+    stall_seconds: stall ?? retry.idle_seconds,
     result_max_bytes: tools.result_max_bytes,
     error_classification: patterns,
     cache: resilience.cache ?? true,
@@ -210,6 +222,7 @@ function threadSettings(
       ...filled(coordination.compaction, { reserve_tokens: 16_384, keep_recent_tokens: 20_000 }),
     },
     allow_paths: tools.allow_paths,
+    ...(tools.deny_read.length === 0 ? {} : { deny_read: tools.deny_read }),
     sandbox: {
       mode: tools.sandbox,
       allow_domains: tools.allow_domains,
@@ -218,15 +231,13 @@ function threadSettings(
   };
 }
 
-/** The merged risk table; one that can't be read means the shipped one, never none. */
+/** Reads the merged risk table. Throws if it can't be read: the shipped one may be weaker than what a file meant. */
 async function readRisks(config: Config): Promise<RiskTable> {
   const name = 'agent/capability_risk';
-  const shipped = (await config.loadFrom(name, 'system')).value;
-  try {
-    return parseRiskTable((await config.load(name)).value, { path: `config ${name}` });
-  } catch {
-    return parseRiskTable(shipped, { path: `config ${name}` });
-  }
+  const table = await config.load(name);
+  const problem = findProblem(policies.properties.riskTable, table.value);
+  const path = problem?.path.join('.') ?? 'classifications';
+  return parseRiskTable(table.value, { path: originOf(name, table, path) });
 }
 
 /** Hooks of every configured source. A file with a mistake is an error: a guard that can't be read must not be skipped. */
@@ -277,6 +288,19 @@ function listOf(texts: readonly string[] | null | undefined): readonly string[] 
   return texts === undefined ? undefined : readCapabilities(texts ?? []);
 }
 
+/** Returns the first mistake of one configuration file that a run would refuse; undefined if there is none. */
+export async function mistakeIn(file: FoundFile, spaces: Spaces): Promise<string | undefined> {
+  try {
+    const [unknown] = await unknownIn(file, spaces);
+    if (unknown) return `unknown setting ${unknown.path}`;
+    const space = file.space === 'user' ? 'user' : 'project';
+    assertSettings(file.id, await readConfigFile(file), space);
+    return undefined;
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
 /** Throws the first mistake of one configuration file. Does nothing for a file that is not declared here. */
 export function assertSettings(
   name: string,
@@ -308,5 +332,5 @@ function hooksOf(
     value,
     origin: originOf(name, config, `${list}.${index}`),
   }));
-  return parseHooks(entries, layer);
+  return parseDistinctHooks(entries, layer);
 }

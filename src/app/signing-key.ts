@@ -1,4 +1,5 @@
 import { RyeError } from '../core/errors.ts';
+import { generateKeyPair, readPrivateKey, type SigningKey } from '../trust/keys.ts';
 import type { Workspace } from './workspace.ts';
 
 /** The key of the user: `key_created` is true if there was none before. */
@@ -25,6 +26,20 @@ async function createKey(workspace: Workspace): Promise<SigningKeyState> {
   } catch (error) {
     if (!(error instanceof RyeError) || error.code !== 'already_exists') throw error;
     return { key_id: workspace.keyring.signer().keyId, key_created: false };
+  }
+}
+
+/** Returns the key that signs items, created if it is missing as for a thread. A dry run gets one that is not kept. */
+export async function signingKey(
+  workspace: Workspace,
+  { dryRun: isDryRun = false }: { readonly dryRun?: boolean },
+): Promise<SigningKey> {
+  await readySigner(workspace, { isDryRun });
+  try {
+    return workspace.keyring.signer();
+  } catch (error) {
+    if (!isDryRun || !(error instanceof RyeError) || error.code !== 'key_missing') throw error;
+    return readPrivateKey(generateKeyPair().privatePem, 'a dry run');
   }
 }
 

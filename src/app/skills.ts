@@ -178,10 +178,9 @@ function loadOffered(
 }
 
 function skipped(id: string, error: unknown): string {
-  const message = `Skill "${id}" skipped: ${messageOf(error)}`;
-  if (!(error instanceof RyeError)) return message;
-  const { code, hint, exitCode } = error;
-  if (exitCode === EXIT.integrity) return ignoredWarning({ message, code, hint });
+  if (error instanceof RyeError && error.exitCode === EXIT.integrity) return ignoredWarning(error);
+  const message = `skill ${id} skipped: ${messageOf(error)}`;
+  const hint = error instanceof RyeError ? error.hint : undefined;
   return hint === undefined ? message : `${message}. ${hint}`;
 }
 

@@ -1,6 +1,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { OpenRyeOptions } from './api/rye.ts';
+import { systemSpacePath } from './system.ts';
+import { realPath } from './user-space.ts';
 
 const FILES = ['store.yaml', 'store.yml'];
 
@@ -13,7 +15,10 @@ export function namesStore({
   userSpacePath,
   configOverrides = [],
 }: Pick<OpenRyeOptions, 'projectPath' | 'userSpacePath' | 'configOverrides'>): boolean {
-  const folders = [projectPath, userSpacePath].map((space) => join(space, '.ai', 'config'));
+  // in a clone of rye the file ships with rye, and names no store
+  const isClone = realPath(projectPath) === realPath(systemSpacePath());
+  const spaces = isClone ? [userSpacePath] : [projectPath, userSpacePath];
+  const folders = spaces.map((space) => join(space, '.ai', 'config'));
   return (
     configOverrides.some((text) => text.startsWith('store.')) ||
     folders.some((folder) => FILES.some((name) => existsSync(join(folder, name))))

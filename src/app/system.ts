@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Clock } from '../core/clock.ts';
 import type { IdSource } from '../core/ids.ts';
+import { startTimer } from '../tools/timer.ts';
 
 /** The real clock. */
 export const systemClock: Clock = {
@@ -16,11 +17,11 @@ export const systemClock: Clock = {
         return;
       }
       const finish = (): void => {
-        clearTimeout(timer);
+        timer.stop();
         signal?.removeEventListener('abort', finish);
         resolve();
       };
-      const timer = setTimeout(finish, ms);
+      const timer = startTimer(ms, finish);
       signal?.addEventListener('abort', finish, { once: true });
     }),
 };
@@ -45,11 +46,11 @@ export const systemIds: IdSource = {
   uuid: () => randomUUID(),
 };
 
-/** True for the folder of a rye package, such as a clone of rye. Its `.ai` is the system space, never a project's or a user's. */
-export function isSystemSpace(folder: string): boolean {
+/** True for a folder that looks like one of rye. */
+function isSystemSpace(folder: string): boolean {
   if (!existsSync(join(folder, '.ai')) || !existsSync(join(folder, 'bin', 'rye.js'))) return false;
   const file = join(folder, 'package.json');
-  return existsSync(file) && /^  "name": "rye",$/m.test(readFileSync(file, 'utf8'));
+  return existsSync(file) && /^  "name": "rye-threads",$/m.test(readFileSync(file, 'utf8'));
 }
 
 /** Returns the folder of the package, which contains the shipped `.ai`: found upwards from this file, bundled or not. */

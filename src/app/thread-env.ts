@@ -1,17 +1,19 @@
+import { uptime } from 'node:os';
 import { renderCapabilities } from '../export/capabilities.ts';
 import { renderLiveHead, renderThreadKnowledge } from '../export/knowledge.ts';
 import { renderEvent } from '../export/markdown.ts';
 import { composeHandlers, decidingNames } from '../hooks/handlers.ts';
 import { parseBehavior } from '../loop/behavior.ts';
 import { withAliases } from '../providers/aliases.ts';
-import type { ThreadEnv, ThreadPorts } from '../threads/ports.ts';
+import type { ModelSource, ThreadEnv, ThreadPorts } from '../threads/ports.ts';
+import { killGuard } from '../tools/kill-guard.ts';
 import { RestoredFiles } from '../tools/restored-files.ts';
 import { compileSchema } from '../tools/schema.ts';
 import { approvalEnv } from './approvals/env.ts';
 import { gitWorktrees } from './git-worktrees.ts';
 import { liftsGuard } from './granted-tools.ts';
 import { projectGuards } from './guards.ts';
-import { modelsOf } from './models.ts';
+import { type Models, modelsOf } from './models.ts';
 import { libraryTools, type Preset } from './presets.ts';
 import { loadDefined } from './program/directives.ts';
 import { ThreadRules } from './rules/thread-rules.ts';
@@ -23,6 +25,11 @@ import { readySigner } from './signing-key.ts';
 import { assertOwnState, claimedParts, ThreadHeads } from './thread-files.ts';
 import { ToolCatalog } from './tools.ts';
 import type { Workspace } from './workspace.ts';
+
+/** Returns what tells when this process or its machine stopped. */
+function lifeOf(clock: Workspace['clock']): Pick<ThreadPorts, 'deathMarks' | 'bootedMs'> {
+  return { deathMarks: killGuard, bootedMs: () => clock.now() - uptime() * 1000 };
+}
 
 export interface ThreadEnvOptions {
   readonly allowUnsigned: boolean;
@@ -41,7 +48,7 @@ export async function threadEnv(base: Workspace, options: ThreadEnvOptions): Pro
 /** If the configuration is invalid because a guard was changed, reports the changed guard. */
 async function readConfig(base: Workspace, { guards }: ThreadPorts): Promise<ThreadEnv['config']> {
   try {
-    return await readThreadConfig(await base.config());
+    return await base.readConfig(readThreadConfig);
   } catch (error) {
     await guards.check();
     throw error;
@@ -78,6 +85,7 @@ function connect(
     ids: base.ids,
     random: Math.random,
     owner: store.owners.self(),
+    ...lifeOf(clock),
     ...claimedParts(base),
     signer: () => keyring.payloadSigner(),
     readySigner: async (facts) => await readySigner(base, facts),
@@ -96,13 +104,7 @@ function connect(
     rules: new ThreadRules(base, options),
     approvals: approvalEnv(base),
     guards: projectGuards(base, options.allowUnsigned || env['RYE_DEV_MODE'] === '1'),
-    models: {
-      resolve: async (facts) => await models.resolve(facts),
-      stepProvider: () => models.stepProvider(),
-      traits: (model) => models.traits(model),
-      open: (model, plan) =>
-        withAliases(models.open(model, plan), parseBehavior(plan.behavior).toolAliases),
-    },
+    models: aliasedModels(models),
     tools,
     heads: new ThreadHeads(base),
     filesOf: restoredFiles(projectPath),
@@ -144,4 +146,18 @@ function restoredFiles(projectPath: string): ThreadPorts['filesOf'] {
       threadId,
       lifts: liftsGuard(capabilities),
     });
+}
+
+/** Returns the models of threads, which may rename tools. */
+function aliasedModels(models: Models): ModelSource {
+  return {
+    resolve: async (facts) => await models.resolve(facts),
+    stepProvider: () => models.stepProvider(),
+    traits: (model) => models.traits(model),
+    about: models.about,
+    outputRate: async (model) => await models.outputRate(model),
+    assertReady: models.assertReady,
+    open: (model, plan) =>
+      withAliases(models.open(model, plan), parseBehavior(plan.behavior).toolAliases),
+  };
 }

@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { join, sep } from 'node:path';
+import { isoTime } from '../core/clock.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
 import type { ThreadRecord } from '../core/thread.ts';
-import type { RegisterParams, Registry, Store } from '../storage/store.ts';
+import type { RegisterParams, Registry, Store, StoredHead } from '../storage/store.ts';
 import {
   findRollback,
   HeadsFile,
@@ -57,8 +58,9 @@ export function threadFiles(workspace: Workspace, claimed: Epochs = new Map()): 
     writeDocument: async (document, sync) => {
       const { thread_id: threadId } = document;
       const named = withParts(document, files.folder(threadId), snapshots.get(threadId));
-      await files.writeDocument(named, sync);
-      await heads.note(named);
+      const next = await heads.inOrder(named);
+      await files.writeDocument(next, sync);
+      await heads.note(next);
     },
     writeCapabilities: async (threadId, text) => {
       await files.writeCapabilities(threadId, text);
@@ -143,6 +145,8 @@ export interface HeadCheck {
   /** Places with a known head. */
   readonly places: readonly KnownHead['place'][];
   readonly record: ThreadRecord | undefined;
+  /** True if the row of the registry is older than the last state that the user space knows. */
+  readonly isRowBehind: boolean;
   /** Why the registry was not asked. */
   readonly registryProblem: string | undefined;
   readonly isAccepted: boolean;
@@ -168,6 +172,17 @@ export class ThreadHeads implements HeadsPort {
     const name = createHash('sha256').update(project).digest('hex').slice(0, 16);
     this.#opened = new HeadsFile(join(userSpacePath, '.ai', 'state', 'heads', `${name}.jsonl`));
     return this.#opened;
+  }
+
+  /** Returns a document that is to be written, with a time after that of the last head if the clock was set back since. */
+  async inOrder(document: ThreadDocument): Promise<ThreadDocument> {
+    const { thread_id: threadId, updated_at: now, transcript, runs } = document;
+    // the first run has no head before its end
+    if (!transcript && !runs) return document;
+    const { head } = await this.#registered(threadId);
+    const times = [head, this.#file.find(threadId)].flatMap((one) => one?.updated_at ?? []);
+    const latest = times.toSorted().at(-1) ?? now;
+    return latest > now ? { ...document, updated_at: isoTime(Date.parse(latest) + 1) } : document;
   }
 
   /** Remembers the end that a document names. A head that cannot be written is a notice: the thread itself is whole. */
@@ -206,6 +221,10 @@ export class ThreadHeads implements HeadsPort {
     }
   }
 
+  known(): ReadonlyMap<string, StoredHead> {
+    return this.#file.all();
+  }
+
   async rollbackOf(document: ThreadDocument): Promise<string | undefined> {
     return (await this.check(document)).rollback;
   }
@@ -223,14 +242,23 @@ export class ThreadHeads implements HeadsPort {
       ? undefined
       : await findRollback(known, {
           document,
-          record,
           logBytes: await logs.size(threadId),
           hashOfPrefix: async (bytes) =>
             await hashOfPrefix(logs.bytes(threadId, { end: bytes }), bytes),
         });
     const places = known.map(({ place }) => place);
-    const exported = head?.knowledge_sha256 ?? own?.knowledge_sha256 ?? undefined;
-    return { rollback, places, record, registryProblem: problem, isAccepted, exported };
+    const isRowBehind = (record?.epoch ?? 0) < (own?.epoch ?? 0);
+    const [newest, other] = isRowBehind ? [own, head] : [head, own];
+    const exported = newest?.knowledge_sha256 ?? other?.knowledge_sha256 ?? undefined;
+    return {
+      rollback,
+      places,
+      record,
+      isRowBehind,
+      registryProblem: problem,
+      isAccepted,
+      exported,
+    };
   }
 
   /** Makes what is on disk the newest state, after a person restored it on purpose. */

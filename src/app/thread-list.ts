@@ -3,7 +3,15 @@ import { basename, join } from 'node:path';
 import { formatAge, isoTime } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
 import { type CostedThread, isActive, isFinal, type ThreadRecord } from '../core/thread.ts';
-import { addFamilyCost, addShare, shareOf, toMicroUsd, totalTokens, toUsd } from '../core/usage.ts';
+import {
+  addFamilyCost,
+  addShare,
+  addSpend,
+  shareOf,
+  toMicroUsd,
+  totalTokens,
+  toUsd,
+} from '../core/usage.ts';
 import { openRegistry, threadsFolder } from '../storage/open-registry.ts';
 import { processOwners } from '../storage/owners.ts';
 import type { Owners, Registry, Store } from '../storage/store.ts';
@@ -18,7 +26,7 @@ import type {
   ThreadsService,
   ThreadTreeNode,
 } from './api/threads.ts';
-import { withLabel } from './child-label.ts';
+import { withLabel, withWorkingTime } from './child-label.ts';
 import { namesStore } from './store-setting.ts';
 import { systemClock } from './system.ts';
 import { checkedPlaces, withUserEnv } from './user-space.ts';
@@ -84,13 +92,39 @@ export async function listThreads(
   { registry, owners }: Pick<Store, 'registry' | 'owners'>,
   { parent, sessions = false, ...rest }: ThreadListFilter = {},
 ): Promise<readonly ListedThread[]> {
-  const filter = { ...rest, ...(parent === undefined ? {} : { parentId: parent }) };
-  const threads = sessions
-    ? await listSessions(registry, filter)
-    : await Promise.all(
-        (await registry.list(filter)).map((thread) => withFamily(registry, thread)),
-      );
+  const threads =
+    parent === undefined
+      ? await listOf(registry, { ...rest, sessions })
+      : await childrenOf(registry, parent, { ...rest, sessions });
   return threads.map((thread) => withProcess(thread, owners));
+}
+
+type OwnFilter = Omit<ThreadListFilter, 'parent'> & { readonly parentId?: string };
+
+async function listOf(
+  registry: Registry,
+  { sessions = false, ...filter }: OwnFilter,
+): Promise<readonly ListedThread[]> {
+  if (sessions) return await listSessions(registry, filter);
+  const records = await registry.list(filter);
+  return await Promise.all(records.map((thread) => withFamily(registry, thread)));
+}
+
+/** Lists the children of a session, which each of its threads may have started, the newest first. */
+async function childrenOf(
+  registry: Registry,
+  parent: string,
+  filter: Omit<OwnFilter, 'parentId'>,
+): Promise<readonly ListedThread[]> {
+  const isKnown = (await registry.get(parent)) !== undefined;
+  const parents = isKnown ? (await registry.chain(parent)).map((link) => link.thread_id) : [parent];
+  const lists = await Promise.all(
+    parents.map((parentId) => listOf(registry, { ...filter, parentId })),
+  );
+  return lists
+    .flat()
+    .toSorted((one, two) => (one.created_at < two.created_at ? 1 : -1))
+    .slice(0, filter.limit);
 }
 
 /** Marks an active thread whose process is gone. */
@@ -198,7 +232,10 @@ export class ThreadTotals implements Pick<ChildrenService, 'tree' | 'stats'> {
   #described({ thread, children, ...rest }: ThreadTreeNode): ThreadTreeNode {
     return {
       ...rest,
-      thread: withLabel(this.#projectPath, withProcess(thread, this.#owners)),
+      thread: withWorkingTime(
+        this.#projectPath,
+        withLabel(this.#projectPath, withProcess(thread, this.#owners)),
+      ),
       children: children.map((child) => this.#described(child)),
     };
   }
@@ -259,7 +296,9 @@ function statsOf(records: readonly ThreadRecord[], by: StatsKey): readonly Threa
   const groups = new Map<string, ThreadRecord[]>();
   for (const record of records) {
     const key = keyOf(record, by);
-    groups.set(key, [...(groups.get(key) ?? []), record]);
+    const group = groups.get(key);
+    if (group) group.push(record);
+    else groups.set(key, [record]);
   }
   return [...groups]
     .map(([key, threads]) => totalsOf(key, threads))
@@ -284,7 +323,7 @@ function totalsOf(key: string, threads: readonly ThreadRecord[]): ThreadStats {
     error: ended('error'),
     cancelled: ended('cancelled'),
     continued: ended('continued'),
-    spend: Math.round(total(({ cost }) => cost.spend) * 1e6) / 1e6,
+    ...threads.map(({ cost }) => cost).reduce(addSpend, { spend: 0 }),
     tokens: total(({ cost }) => totalTokens(cost)),
     turns: total(({ cost }) => cost.turns),
     elapsed_seconds: Math.round(total(({ cost }) => cost.elapsed_seconds) * 1000) / 1000,

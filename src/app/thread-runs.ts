@@ -19,11 +19,13 @@ import type { Workspace } from './workspace.ts';
 export async function planDirective(
   base: Workspace,
   given: ExecuteDirectiveRequest,
+  { needsModel = false }: { readonly needsModel?: boolean } = {},
 ): Promise<ThreadPlan> {
   const request = foldPresets(base.preset, given);
   const { plan } = await prepareThread(await threadEnv(base, envOptions(request)), {
     ...request,
     isDryRun: true,
+    needsModel,
   });
   return plan;
 }

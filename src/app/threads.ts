@@ -22,7 +22,8 @@ import type {
   UnverifiedLine,
   UnverifiedPart,
 } from './api/threads.ts';
-import { withLabel } from './child-label.ts';
+import { assertOutsideThreads } from './approvals/ancestry.ts';
+import { withLabel, withWorkingTime } from './child-label.ts';
 import { threadFiles } from './thread-files.ts';
 import { listThreads, resolveThreadId, unlistedFolders } from './thread-list.ts';
 import { markLog } from './verification/parts.ts';
@@ -37,9 +38,18 @@ export class Threads implements ThreadsService {
     this.#workspace = workspace;
   }
 
-  async plan(request: ExecuteDirectiveRequest): Promise<ThreadPlan> {
+  async plan(
+    request: ExecuteDirectiveRequest,
+    options?: { readonly needsModel?: boolean },
+  ): Promise<ThreadPlan> {
     const { planDirective } = await import('./thread-runs.ts');
-    return await planDirective(this.#workspace, request);
+    return await planDirective(this.#workspace, request, options);
+  }
+
+  async assertModel(threadId: string): Promise<void> {
+    const { modelsOf } = await import('./models.ts');
+    const { document } = await this.show(threadId);
+    if (document) await modelsOf(this.#workspace).assertReady(document);
   }
 
   async execute(request: ExecuteDirectiveRequest): Promise<ThreadResult> {
@@ -70,6 +80,14 @@ export class Threads implements ThreadsService {
     return await resolveThreadId(store.registry, part, clock.now());
   }
 
+  async session(threadId: string): Promise<readonly string[]> {
+    // a project without a registry knows of no handoff
+    if (!this.#workspace.isRegistryMade) return [threadId];
+    const { registry } = this.#workspace.store;
+    if ((await registry.get(threadId)) === undefined) return [threadId];
+    return (await registry.chain(threadId)).map(({ thread_id: id }) => id);
+  }
+
   async show(threadId: string): Promise<ThreadDetails> {
     const { store } = this.#workspace;
     const { registry, logs, deliveries } = store;
@@ -86,7 +104,10 @@ export class Threads implements ThreadsService {
     const read = await readDocument(async () => await files.readDocument(threadId));
     const children = await registry.list({ parentId: threadId, order: 'oldest first' });
     return {
-      thread: withLabel(projectPath, await withFamily(registry, thread)),
+      thread: withWorkingTime(
+        projectPath,
+        withLabel(projectPath, await withFamily(registry, thread)),
+      ),
       document: read.document,
       children: await Promise.all(
         children.map(async (child) => withLabel(projectPath, await withFamily(registry, child))),
@@ -200,6 +221,8 @@ export class Threads implements ThreadsService {
   }
 
   async acceptHead(threadId: string): Promise<ThreadVerification> {
+    const { store, options } = this.#workspace;
+    await assertOutsideThreads(store, options.env, 'accept files');
     return await acceptHead(this.#workspace, threadId);
   }
 

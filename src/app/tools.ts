@@ -27,7 +27,7 @@ import {
 import { createExecuteTool, createFetchTool, createSignTool } from '../tools/primary/actions.ts';
 import { validateInput } from '../tools/schema.ts';
 import { createSearchTool } from '../tools/search/search-tool.ts';
-import { environmentSecrets, withoutSecrets } from '../tools/secrets.ts';
+import { withoutSecrets } from '../tools/secrets.ts';
 import { SKILLS_RUN_ID, SKILLS_USE_ID, skillCatalog } from '../tools/skills/skill-tools.ts';
 import type { Tool } from '../tools/tool.ts';
 import {
@@ -56,6 +56,7 @@ import {
   artifactsOf,
   builtinSettings,
   reachableDomains,
+  readDenier,
   SessionTools,
   type ToolScope,
   threadSandbox,
@@ -164,7 +165,8 @@ export class ToolCatalog implements ToolSource {
       keep,
       capabilities,
       allowPaths: settings.allow_paths,
-      sandbox: threadSandbox(this.#workspace, settings, plan.work_path),
+      denies: readDenier(this.#workspace, settings),
+      sandbox: threadSandbox(this.#workspace, settings, { workPath: plan.work_path, capabilities }),
       artifacts: artifactsOf(this.#workspace, session),
       ...reachableDomains(settings),
       admit: lateRiskCheck(plan, config.risks),
@@ -263,6 +265,7 @@ export class ToolCatalog implements ToolSource {
       ...createBuiltinTools({
         env,
         allowedPaths: absolutePaths(scope?.allowPaths ?? [], projectPath),
+        denies: scope?.denies,
         sandbox: scope?.sandbox,
         keep: scope?.keep,
         artifacts: scope?.artifacts,
@@ -376,9 +379,9 @@ export class ToolCatalog implements ToolSource {
     return withoutSecrets(tool, this.#secrets(scope));
   }
 
-  /** Secrets that must not leave a call: the thread's secret inputs and the keys in rye's own environment. */
+  /** Secrets that must not leave a call: the thread's secret inputs and those of rye. */
   #secrets(scope: ToolScope | undefined): readonly string[] {
     const inputs = Object.values(scope?.secrets ?? {}).filter((value) => value !== '');
-    return [...inputs, ...environmentSecrets(this.#workspace.options.env)];
+    return [...inputs, ...this.#workspace.secrets()];
   }
 }

@@ -13,7 +13,7 @@ import { userInfo } from 'node:os';
 import { dirname, isAbsolute, join, resolve, sep } from 'node:path';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import type { OpenRyeOptions } from './api/rye.ts';
-import { isSystemSpace } from './system.ts';
+import { systemSpacePath } from './system.ts';
 
 /** Sources of the user space, highest precedence first. */
 export interface UserSpaceSources {
@@ -58,39 +58,51 @@ function nonEmpty(text: string | undefined): string | undefined {
 }
 
 /**
- * Checks where rye is opened: the project is a folder, neither it nor the user space is the folder of rye itself, and the
- * user space is not the project or in its `.ai`, or the project would vouch for itself. Only the account's real home may be a project too. Returns both as absolute paths.
+ * Checks where rye is opened: the project is a folder, neither it nor the user space is the folder of an installed rye, and
+ * the user space is not in the `.ai` of the project, which would vouch for itself. The user space may be the project: who
+ * names it as their own gives its files that trust in every project. Returns both as absolute paths.
  */
 export function checkedPlaces<T extends OpenRyeOptions>(options: T): T {
   const projectPath = absolutePath(options.projectPath);
   const userSpacePath = absolutePath(options.userSpacePath);
   assertFolder(projectPath);
   const [project, user] = [realPath(projectPath), realPath(userSpacePath)];
-  for (const folder of [project, user]) {
-    if (!isSystemSpace(folder)) continue;
+  const system = realPath(systemSpacePath());
+  if (user === system || (project === system && !isClone(system))) {
     throw new RyeError(
       'read_only_space',
-      `${folder} is the folder of rye itself: its .ai is the system space, which is read-only`,
+      `${system} is the folder of rye itself: its .ai is the system space, which is read-only`,
       {
-        hint: 'Change to a folder of your own, or name it: rye -C FOLDER …',
-        details: { path: folder },
+        hint:
+          user === system
+            ? 'Set HOME or RYE_USER_SPACE to a folder of your own.'
+            : 'Change to a folder of your own, or name it: rye -C FOLDER …',
+        details: { path: system },
       },
     );
   }
-  const home = accountHome();
-  const isOwnHome = home !== undefined && realPath(home) === user;
-  const root = join(project, '.ai');
-  if (!isOwnHome && (user === project || user === root || user.startsWith(root + sep))) {
+  // `.ai` itself may be a link
+  const roots = [join(project, '.ai'), realPath(join(project, '.ai'))];
+  if (roots.some((root) => user === root || user.startsWith(root + sep))) {
     throw new RyeError(
       'user_space_refused',
-      `the user space ${userSpacePath} is part of the project ${projectPath}`,
+      `the user space ${userSpacePath} is in the .ai folder of the project ${projectPath}`,
       {
-        hint: 'Set HOME or RYE_USER_SPACE to a folder outside the project.',
+        hint: 'Set HOME or RYE_USER_SPACE to a folder outside the .ai folder.',
         details: { user_space: userSpacePath, project: projectPath },
       },
     );
   }
   return { ...options, projectPath, userSpacePath };
+}
+
+/** True for a folder of rye with its sources: the project of the people who work on it. */
+function isClone(system: string): boolean {
+  return existsSync(join(system, 'src', 'index.ts'));
+}
+
+function isInstalled(folder: string): boolean {
+  return folder === realPath(systemSpacePath()) && !isClone(folder);
 }
 
 /** Throws `file_not_found` or `path_denied` if a project folder can't be used. */
@@ -123,7 +135,7 @@ function absolutePath(path: string): string {
 }
 
 /** The real path, also of a missing file in an existing folder. */
-function realPath(path: string): string {
+export function realPath(path: string): string {
   try {
     return realpathSync(path);
   } catch {
@@ -143,7 +155,7 @@ export function withUserEnv({
   env,
   userSpacePath,
   onNotice,
-}: OpenRyeOptions): OpenRyeOptions['env'] {
+}: Pick<OpenRyeOptions, 'env' | 'userSpacePath' | 'onNotice'>): OpenRyeOptions['env'] {
   const path = join(userSpacePath, '.ai', '.env');
   let descriptor: number;
   try {
@@ -167,6 +179,11 @@ export function withUserEnv({
   }
 }
 
+/** Returns the variables of `~/.ai/.env`; none if it cannot be read. */
+export function readUserEnv(userSpacePath: string): OpenRyeOptions['env'] {
+  return withUserEnv({ env: {}, userSpacePath });
+}
+
 function entriesOf(text: string): [string, string][] {
   return text.split(/\r?\n/).flatMap((line): [string, string][] => {
     const match = /^\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*$/.exec(line);
@@ -177,18 +194,21 @@ function entriesOf(text: string): [string, string][] {
 }
 
 /**
- * The project: the nearest ancestor of `cwd` that holds `.ai/`, else `cwd` itself. The user space and the folder of rye
- * itself are never taken for a project, although they hold `.ai/` too; nor is a folder that another user created in a world-writable place such as /tmp.
+ * The project: the nearest ancestor of `cwd` that holds `.ai/`, else `cwd` itself. The search ends at the user space, and
+ * skips the folder of an installed rye and one that another user created in a world-writable place such as /tmp.
  */
 export function findProject(
   cwd: string,
   userSpacePath: string,
   uid: number | undefined = process.getuid?.(),
 ): string {
+  const user = realPath(userSpacePath);
   let folder = cwd;
   for (;;) {
-    const holds =
-      folder !== userSpacePath && existsSync(join(folder, '.ai')) && !isSystemSpace(folder);
+    const real = realPath(folder);
+    // what is above the user's own folder is not the user's
+    if (real === user) return cwd;
+    const holds = existsSync(join(folder, '.ai')) && !isInstalled(real);
     if (holds && (folder === cwd || !isPlanted(folder, uid))) return folder;
     const parent = dirname(folder);
     if (parent === folder) return cwd;

@@ -1,30 +1,44 @@
 import { formatLocation, messageOf, RyeError, type SourceLocation } from '../core/errors.ts';
-import { isItemType } from '../core/ids.ts';
+import { isItemType, itemIdProblem } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import { conflictLine } from '../core/text.ts';
-import { readHooks } from '../hooks/declaration.ts';
+import { doubledHooks, readHooks } from '../hooks/declaration.ts';
+import { isPowerFile } from '../items/config.ts';
 import { readConfigFile, unknownIn } from '../items/config-fs.ts';
 import { parseDirective } from '../items/directive.ts';
+import type { Directive } from '../items/directive-ast.ts';
+import { isNeighborId } from '../items/neighbor-rules-fs.ts';
 import { loadSkill } from '../items/skill.ts';
 import type { FoundFile, Spaces } from '../items/spaces-fs.ts';
 import { validateItem } from '../items/validate.ts';
 import { parseLimits } from '../policy/limits.ts';
+import { compileGlob } from '../tools/glob-pattern.ts';
 import { compileSchema } from '../tools/schema.ts';
+import { faultError } from '../trust/policy.ts';
+import type { Verdict } from '../trust/signature.ts';
 import type { Problem } from './api/items.ts';
 import { checkOwnReader } from './config-checks.ts';
 import { assertSettings } from './settings.ts';
 import { isForeignSkill } from './skills.ts';
 
-/** Everything that is wrong with a file: its form first, then what policy and hooks would refuse. */
-export async function problemsOf(file: FoundFile, spaces: Spaces): Promise<readonly Problem[]> {
+/**
+ * Everything that is wrong with a file: its form first, then what policy and hooks would refuse. For signing, the mistakes
+ * of a skill that loads in spite of them are warnings: most skills are written for other programs.
+ */
+export async function problemsOf(
+  file: FoundFile,
+  spaces: Spaces,
+  use: 'validate' | 'sign' = 'validate',
+): Promise<readonly Problem[]> {
   const { type, id, path, text } = file;
   const conflict = conflictLine(text);
   if (conflict !== undefined) return [conflictProblem(path, conflict)];
   if (!isItemType(type)) return await configProblems(file, spaces);
   const found = await validateItem({ type, id, path, text });
   // a skill for another program need not meet rules that only rye has
-  const isLenient = type === 'skill' && isForeignSkill(path) && isLoadable(file);
-  const problems = found.map(({ severity, code, message, location, hint }) => ({
+  const isLenient =
+    type === 'skill' && (use === 'sign' || isForeignSkill(path)) && isLoadable(file);
+  const problems: Problem[] = found.map(({ severity, code, message, location, hint }) => ({
     severity: isLenient ? ('warning' as const) : severity,
     code,
     message,
@@ -33,6 +47,7 @@ export async function problemsOf(file: FoundFile, spaces: Spaces): Promise<reado
     column: location.column ?? null,
     ...(hint === undefined ? {} : { hint }),
   }));
+  if (type === 'rule') problems.push(...(await ruleProblems(file)));
   const isSound = problems.every(({ severity }) => severity !== 'error');
   return type === 'directive' && isSound
     ? [...problems, ...(await directiveProblems(file, spaces))]
@@ -56,14 +71,38 @@ function isLoadable({ text, path }: FoundFile): boolean {
   return loadSkill(text, path).skill !== undefined;
 }
 
+/** Conditions that no engine can run: warnings, or errors if none of the rule's is left. */
+async function ruleProblems({ text, id, space, path }: FoundFile): Promise<readonly Problem[]> {
+  const { parsedRule } = await import('./rules/thread-rules.ts');
+  const { checkRule } = await import('../loop/stream-rules/rules.ts');
+  try {
+    const { rule } = parsedRule(text, { id, space, path });
+    if (rule.conditions.length === 0) return [];
+    const { problems } = checkRule(rule, compileGlob);
+    const bad = problems.filter((problem) => problem.startsWith('condition '));
+    const severity = bad.length === rule.conditions.length ? 'error' : 'warning';
+    return bad.map((message) => ({
+      severity,
+      code: 'rule_malformed',
+      message,
+      path,
+      line: null,
+      column: null,
+      hint: 'Correct the regular expression. RE2 and, beyond it, JavaScript expressions with the flag u are possible.',
+    }));
+  } catch {
+    return []; // its form is reported already
+  }
+}
+
 async function directiveProblems(
   { text, path }: FoundFile,
   spaces: Spaces,
 ): Promise<readonly Problem[]> {
   const directive = parseDirective(text, path);
-  const problems = readHooks(directive.rawHooks, 1).problems.map((problem) =>
-    toProblem(problem, path),
-  );
+  const { hooks, problems: broken } = readHooks(directive.rawHooks, 1);
+  const problems = [...broken, ...doubledHooks(hooks)].map((problem) => toProblem(problem, path));
+  problems.push(...missingItems(directive, spaces));
   try {
     parseLimits(directive.rawLimits, 'the directive');
   } catch (error) {
@@ -82,6 +121,28 @@ async function directiveProblems(
     problems.push(toProblem(error, path));
   }
   return problems;
+}
+
+/** Warns of items that a run of the directive needs and no space has: they may be written later. */
+function missingItems(
+  { path, origins, extends: base, context }: Directive,
+  spaces: Spaces,
+): readonly Problem[] {
+  const wanted = [
+    ...(base === undefined
+      ? []
+      : [{ type: 'directive', id: base, origin: origins['extends'] } as const]),
+    ...[...context.system, ...context.before, ...context.after]
+      .filter(({ optional }) => optional !== true)
+      .map(({ id, origin }) => ({ type: 'knowledge', id, origin }) as const),
+  ];
+  return wanted.flatMap(({ type, id, origin }): readonly Problem[] => {
+    const isThere = itemIdProblem(id) === undefined && spaces.find(type, id) !== undefined;
+    if (isThere || (type === 'knowledge' && isNeighborId(id))) return [];
+    const message = `the directive needs the ${type} ${id}, which no space has`;
+    const line = Number(/:(\d+)$/.exec(origin ?? '')?.[1] ?? 1);
+    return [{ severity: 'warning', code: 'item_not_found', message, path, line, column: null }];
+  });
 }
 
 /** Returns why a schema does not compile; undefined if it does. */
@@ -116,6 +177,14 @@ async function configProblems(file: FoundFile, spaces: Spaces): Promise<readonly
   return problems;
 }
 
+/** Warns of configuration that is ignored, because what it sets has no effect yet. */
+export function ignoredConfig(file: FoundFile, verdict: Verdict): readonly Problem[] {
+  const { type, id, space, path } = file;
+  if (type !== 'config' || space !== 'project' || verdict.ok || !isPowerFile(id)) return [];
+  const problem = toProblem(faultError(file, verdict), path);
+  return [{ ...problem, severity: 'warning', message: `${problem.message}, so it has no effect` }];
+}
+
 function unknownProblem({
   setting,
   origin,
@@ -135,7 +204,7 @@ function unknownProblem({
     path,
     line: Number.isNaN(line) ? null : line,
     column: null,
-    hint: hint ?? 'Remove it. `rye config show` lists every setting.',
+    hint: hint ?? 'Remove it. `rye config show --all` lists every setting.',
   };
 }
 

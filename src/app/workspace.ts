@@ -1,5 +1,5 @@
 import { existsSync, statSync } from 'node:fs';
-import { basename, isAbsolute, join, resolve, sep } from 'node:path';
+import { basename, isAbsolute, join, resolve } from 'node:path';
 import type { Clock } from '../core/clock.ts';
 import { isSecurityWarning, RyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
@@ -13,13 +13,16 @@ import type { ProviderKinds } from '../providers/provider.ts';
 import { openStore } from '../storage/open-store.ts';
 import type { CloseOptions, Store } from '../storage/store.ts';
 import type { Fleet } from '../threads/fleet-port.ts';
+import { environmentSecrets } from '../tools/secrets.ts';
 import { openKeyring } from '../trust/keyring-fs.ts';
 import type { Keyring } from '../trust/keys.ts';
 import { bakedManifest, type TrustPolicy } from '../trust/policy.ts';
+import { knownPrivateKeys } from '../trust/private-keys-fs.ts';
 
 import type { DefinedDirective } from './api/directives.ts';
 import type { OpenRyeOptions } from './api/rye.ts';
 import { configuredFleet, configuredStore } from './configured-store.ts';
+import { passphraseOf } from './passphrase.ts';
 import { composePresets, type Preset } from './presets.ts';
 import { RegexWorker } from './regex-worker.ts';
 import { namesStore } from './store-setting.ts';
@@ -55,6 +58,7 @@ export class Workspace {
   #config: Promise<Config> | undefined;
   /** Skills that the program vouches for. */
   readonly programSkills: readonly ProgramSkill[];
+  readonly #privateKeys = knownPrivateKeys();
   readonly #ofPolicy: string[] = [];
   readonly #directives: DefinedDirective[] = [];
   readonly #noticed = new Set<string>();
@@ -86,14 +90,16 @@ export class Workspace {
       options.preset ?? {},
     );
     this.systemPath = systemSpacePath();
-    this.spaces = openSpaces({ projectPath, userSpacePath, systemPath: this.systemPath });
+    const manifest = bakedManifest();
+    this.spaces = openSpaces({ projectPath, userSpacePath, systemPath: this.systemPath, manifest });
     this.keyring = openKeyring({
       projectPath,
       userSpacePath,
       now: () => this.clock.now(),
       env: options.env,
+      passphrase: () => passphraseOf(options.env),
     });
-    this.verification = { spaces: this.spaces, keyring: this.keyring, manifest: bakedManifest() };
+    this.verification = { spaces: this.spaces, keyring: this.keyring, manifest };
     this.weakestSandbox = weakestSandbox;
     this.fleet = fleet ?? (isShared ? configuredFleet(this) : undefined);
     this.store =
@@ -125,7 +131,13 @@ export class Workspace {
       this.notice(text);
     };
     this.#policy ??= loadTrustPolicy({ ...this.verification, onNotice });
-    return await this.#policy;
+    try {
+      return await this.#policy;
+    } catch (error) {
+      // the file may be corrected while this workspace is open
+      this.#policy = undefined;
+      throw error;
+    }
   }
 
   /** The trust policy's parts that are ignored because no trusted key signed them. */
@@ -136,7 +148,25 @@ export class Workspace {
 
   async config(): Promise<Config> {
     this.#config ??= this.#openConfig();
-    return await this.#config;
+    try {
+      return await this.#config;
+    } catch (error) {
+      this.#config = undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * Reads a part of the configuration. One that is wrong is read again from its files the next time: they may be corrected
+   * while this workspace is open.
+   */
+  async readConfig<T>(read: (config: Config) => Promise<T>): Promise<T> {
+    try {
+      return await read(await this.config());
+    } catch (error) {
+      this.#config = undefined;
+      throw error;
+    }
   }
 
   /** Items with verified signatures; `allowUnsigned`, or `RYE_DEV_MODE=1`, lets unsigned items of the project pass. */
@@ -149,9 +179,15 @@ export class Workspace {
     });
   }
 
+  /** Values that must not leave a tool: secrets in the environment, and every private key that rye knows, in each form. */
+  secrets(): readonly string[] {
+    const { env, userSpacePath } = this.options;
+    return [...environmentSecrets(env), ...this.#privateKeys({ env, userSpacePath })];
+  }
+
   /** True if an origin such as `file:line` is in the system space. */
   readonly isShipped = (origin: string): boolean =>
-    origin.startsWith(join(this.systemPath, '.ai') + sep);
+    this.spaces.isShipped(origin.replace(/:\d+(?::\d+)?$/, ''));
 
   /** True if a path, relative to the project, names a regular file. */
   readonly fileExists = (path: string): boolean => {
@@ -190,6 +226,10 @@ export class Workspace {
       policy: await this.policy(),
       onNotice: this.notice,
       overrides: (this.options.configOverrides ?? []).map(parseOverride),
+      mistakeIn: async (file) => {
+        const { mistakeIn } = await import('./settings.ts');
+        return await mistakeIn(file, this.spaces);
+      },
     });
   }
 }

@@ -7,7 +7,7 @@ import {
   type TurnFacts,
   taskOf,
 } from '../app/api/trees.ts';
-import { oneLine } from '../cli/terminal-text.ts';
+import { oneLine } from '../cli/visible.ts';
 import {
   type AssistantBlock,
   type ContentBlock,

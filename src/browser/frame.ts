@@ -6,7 +6,8 @@ import {
   type TreeRow,
   wordsOf,
 } from '../app/api/trees.ts';
-import { displayWidth, graphemesOf, oneLine, truncate } from '../cli/terminal-text.ts';
+import { displayWidth, graphemesOf, truncate } from '../cli/terminal-text.ts';
+import { oneLine } from '../cli/visible.ts';
 import { timeOf } from '../core/original.ts';
 import { entryLines, turnText } from './entry-lines.ts';
 import { helpLines } from './help.ts';
@@ -56,7 +57,7 @@ function fit(spans: readonly Span[], columns: number): readonly Span[] {
 
 function head({ source, trail, isFollowing, outline, filter, size }: BrowserState): FrameRow {
   const { threadId, firstThreadId = threadId, title, total } = source;
-  const id = oneLine([...trail, firstThreadId].join(' › '));
+  const id = [...trail, firstThreadId].map(oneLine).join(' › ');
   const count = outline.rows.filter(({ divider }) => !divider).length;
   const shown = `${count} of ${total} entries${isFollowing ? ' · following' : ''}`;
   const named = tabsOf(filter, () => true);

@@ -1,4 +1,5 @@
-import { displayWidth, neutralize, wrapText } from '../cli/terminal-text.ts';
+import { displayWidth, wrapText } from '../cli/terminal-text.ts';
+import { visible } from '../cli/visible.ts';
 import type { Span, Style } from './layout.ts';
 
 /** A line of the entry's pane. */
@@ -7,7 +8,7 @@ export type Line = readonly Span[];
 const TAB = '    ';
 
 function clean(text: string): string {
-  return neutralize(text).trimEnd().replaceAll('\t', TAB);
+  return visible(text).trimEnd().replaceAll('\t', TAB);
 }
 
 /** Wraps a text in one style. */

@@ -1,14 +1,22 @@
 import { appendFileSync } from 'node:fs';
 import path from 'node:path';
 import { messageOf, RyeError, toRyeError } from '../core/errors.ts';
+import { headChars } from '../core/text.ts';
 import type { Context } from './command.ts';
 import { assertWritableTarget } from './input.ts';
+import { oneLine, shown } from './visible.ts';
 
 /** One checked thing, such as a run or a file. */
 export interface CiCase {
   readonly name: string;
   readonly seconds?: number;
   readonly failure?: CiFailure;
+  /** Facts of a run, such as its thread and cost, by their names in JUnit. */
+  readonly facts?: Readonly<Record<string, string>>;
+  /** Text that a run returned, by name. */
+  readonly outputs?: Readonly<Record<string, string>>;
+  /** It is a part of rye: the summary of a job only counts those that are well. */
+  readonly isShipped?: boolean;
 }
 
 interface CiFailure {
@@ -71,14 +79,12 @@ function failureOf(error: unknown): CiFailure {
 function junitText(suite: string, cases: readonly CiCase[], seconds: number): string {
   const failed = cases.filter(({ failure }) => failure !== undefined).length;
   const counts = `tests="${cases.length}" failures="${failed}" errors="0" skipped="0" time="${seconds.toFixed(3)}"`;
-  const rows = cases.map(({ name, failure, seconds: own = seconds / cases.length }) => {
+  const rows = cases.map((one) => {
+    const { name, seconds: own = seconds / cases.length } = one;
     const head = `    <testcase classname="${xml(suite)}" name="${xml(name)}" time="${own.toFixed(3)}"`;
-    if (failure === undefined) return `${head}/>`;
-    const { code, message, path: file, line } = failure;
-    const place = file === undefined ? '' : `${file}${line === undefined ? '' : `:${line}`}: `;
-    return `${head}>
-      <failure type="${xml(code)}" message="${xml(message)}">${xml(`${place}${message} [${code}]`)}</failure>
-    </testcase>`;
+    const parts = [...propertiesOf(one), ...failureIn(one), ...systemOutOf(one)];
+    if (parts.length === 0) return `${head}/>`;
+    return [`${head}>`, ...parts.map((part) => `      ${part}`), '    </testcase>'].join('\n');
   });
   return `<?xml version="1.0" encoding="UTF-8"?>
 <testsuites ${counts}>
@@ -87,6 +93,27 @@ ${rows.join('\n')}
   </testsuite>
 </testsuites>
 `;
+}
+
+function propertiesOf({ facts = {} }: CiCase): readonly string[] {
+  const rows = Object.entries(facts).map(
+    ([name, value]) => `  <property name="${xml(name)}" value="${xml(value)}"/>`,
+  );
+  return rows.length === 0 ? [] : ['<properties>', ...rows, '</properties>'];
+}
+
+function failureIn({ failure }: CiCase): readonly string[] {
+  if (failure === undefined) return [];
+  const { code, message, path: file, line } = failure;
+  const place = file === undefined ? '' : `${file}${line === undefined ? '' : `:${line}`}: `;
+  return [
+    `<failure type="${xml(code)}" message="${xml(message)}">${xml(`${place}${message} [${code}]`)}</failure>`,
+  ];
+}
+
+function systemOutOf({ outputs = {} }: CiCase): readonly string[] {
+  const text = Object.entries(outputs).map(([name, value]) => `${name}: ${value}`);
+  return text.length === 0 ? [] : [`<system-out>${xml(text.join('\n'))}</system-out>`];
 }
 
 /** Escapes a text for XML; characters that XML cannot have are dropped. */
@@ -113,7 +140,7 @@ function annotate(cases: readonly CiCase[], { io }: Context): void {
       line === undefined ? '' : `line=${line}`,
       `title=${property(`${name}: ${code}`)}`,
     ].filter((part) => part !== '');
-    io.stderr.write(`::error ${place.join(',')}::${data(message)}\n`);
+    io.stderr.write(shown`::error ${oneLine(place.join(','))}::${oneLine(data(message))}\n`);
   }
 }
 
@@ -134,19 +161,42 @@ function property(text: string): string {
 function summarize(suite: string, cases: readonly CiCase[], { io, global }: Context): void {
   const file = io.env['GITHUB_STEP_SUMMARY'];
   if (file === undefined || file === '' || !path.isAbsolute(file)) return;
-  const rows = cases.map(
+  const named = cases.filter(({ failure, isShipped }) => failure !== undefined || !isShipped);
+  const rows = named.map(
     ({ name, failure }) =>
       `| ${cell(name)} | ${failure === undefined ? 'ok' : cell(`${failure.message} [${failure.code}]`)} |`,
   );
   try {
-    appendFileSync(
-      file,
-      `### ${suite}\n\n| case | result |\n| --- | --- |\n${rows.join('\n')}\n\n`,
-    );
+    const shipped = cases.length - named.length;
+    const table = ['| case | result |', '| --- | --- |', ...rows];
+    const parts = [
+      `### ${suite}`,
+      ...(rows.length > 0 ? [table.join('\n')] : []),
+      ...(shipped > 0 ? [`${shipped} items of rye itself: ok`] : []),
+      ...named.flatMap(reportOf),
+    ];
+    appendFileSync(file, `${parts.join('\n\n')}\n\n`);
   } catch (error) {
     if (error instanceof RyeError) throw error;
-    if (!global.quiet) io.stderr.write(`rye: warning: no job summary: ${messageOf(error)}\n`);
+    if (!global.quiet)
+      io.stderr.write(shown`rye: warning: no job summary: ${oneLine(messageOf(error))}\n`);
   }
+}
+
+const MAX_OUTPUT = 64 * 1024;
+
+/** Returns the facts and outputs of a run. A fence keeps the text of a model from being markup of the page. */
+function reportOf({ facts = {}, outputs = {} }: CiCase): readonly string[] {
+  const known = Object.entries(facts).map(([name, value]) => `${name}: \`${cell(value)}\``);
+  return [
+    ...(known.length === 0 ? [] : [known.join(' · ')]),
+    ...Object.entries(outputs).map(([name, value]) => {
+      const text = value.length > MAX_OUTPUT ? `${headChars(value, MAX_OUTPUT)}\n…` : value;
+      const longest = Math.max(2, ...[...text.matchAll(/`+/g)].map(([run]) => run.length));
+      const fence = '`'.repeat(longest + 1);
+      return `**${cell(name)}**\n\n${fence}text\n${text.trimEnd()}\n${fence}`;
+    }),
+  ];
 }
 
 function cell(text: string): string {

@@ -8,7 +8,8 @@ import {
 } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
 import type { Io, Sink } from './io.ts';
-import { neutralize, wrapText } from './terminal-text.ts';
+import { wrapText } from './terminal-text.ts';
+import { composed, jsonText, type Shown, shown, visible } from './visible.ts';
 import { withWarnings } from './warnings.ts';
 
 /** Form of the output: text for people, one JSON document, or JSON lines that end with a result line. */
@@ -56,10 +57,10 @@ export function failureText(
     readonly hint?: string | undefined;
   },
   sink?: Sink,
-): string {
-  const first = `rye: ${neutralize(message)} [${code}]\n`;
-  const text = hint === undefined ? first : `${first}hint: ${neutralize(hint)}\n`;
-  return sink?.isTty === true ? wrapText(text, sink.columns).join('\n') : text;
+): Shown {
+  const first = shown`rye: ${visible(message)} [${code}]\n`;
+  const text = hint === undefined ? first : shown`${first}hint: ${visible(hint)}\n`;
+  return sink?.isTty === true ? composed(wrapText(text, sink.columns).join('\n')) : text;
 }
 
 export interface FailureOptions {
@@ -80,11 +81,11 @@ export function reportFailure(
   } else {
     const document = withWarnings(io, failureDocument(error.toJSON()));
     const status = error.code === 'cancelled' ? 'cancelled' : 'error';
-    io.stdout.write(
-      `${JSON.stringify(mode === 'json' ? document : { event_type: 'result', status, ...document })}\n`,
+    io.stdout.writeRaw(
+      `${jsonText(mode === 'json' ? document : { event_type: 'result', status, ...document })}\n`,
     );
   }
-  if (verbose) io.stderr.write(`${stackOf(thrown)}\n`);
+  if (verbose) io.stderr.write(shown`${visible(stackOf(thrown))}\n`);
   return exitCodeOf(error.code);
 }
 

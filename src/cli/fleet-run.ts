@@ -6,8 +6,8 @@ import type { ThreadResult } from '../core/thread.ts';
 import { type Context, choice, flag, integer, text, type ValuesOf } from './command.ts';
 import { printDocument, printLine, printLines, resultText } from './output.ts';
 import { withRye } from './session.ts';
-import { oneLine } from './terminal-text.ts';
 import { exitCodeOfResult, type outputModeOf } from './thread-run.ts';
+import { oneLine, shown } from './visible.ts';
 
 const SOURCE_HELP =
   'With --fleet: files to work on: the last commit (git, or bundle without a remote), or none (default: auto)';
@@ -48,12 +48,18 @@ export async function runOnFleet(
       else printDocument(io, { success: true, ...launched });
       return EXIT.ok;
     }
-    if (isText) io.stderr.write(`${id} is queued\n`);
+    if (isText) io.stderr.write(shown`${oneLine(id)} is queued\n`);
     const signal = io.cancellation();
     const { threads } = await rye.children.wait([id], { signal });
     const [thread] = threads;
     if (signal.aborted || thread === undefined) {
-      io.stderr.write(`${id} still runs; cancel it: rye threads cancel ${id}\n`);
+      const message = `the wait was interrupted; ${id} still runs`;
+      const hint = `Cancel it: rye threads cancel ${id}`;
+      if (isText) io.stderr.write(shown`${oneLine(message)}\nhint: ${oneLine(hint)}\n`);
+      else {
+        const error = { code: 'cancelled', message, hint };
+        printDocument(io, { success: false, thread_id: id, error });
+      }
       return EXIT.cancelled;
     }
     const { done: _done, final_thread_id: last, ...end } = thread;
@@ -61,7 +67,10 @@ export async function runOnFleet(
     const result = { success, ...end, ...(last === id ? {} : { continuation_thread_id: last }) };
     if (isText) {
       if (success) printLine(io, resultText(result));
-      else io.stderr.write(`${id} ${thread.status}: ${oneLine(thread.error?.message ?? '')}\n`);
+      else
+        io.stderr.write(
+          shown`${oneLine(id)} ${thread.status}: ${oneLine(thread.error?.message ?? '')}\n`,
+        );
     } else printDocument(io, result);
     return exitCodeOfResult(result as unknown as ThreadResult);
   });
@@ -89,8 +98,12 @@ const OF_FLEET = [
 export function assertOnlyWithFleet(options: FleetOptions): void {
   const name = OF_FLEET.find((one) => options[one] !== undefined && options[one] !== false);
   if (name === undefined) return;
-  const shown = name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-  throw new RyeError('usage', `--${shown} needs --fleet`, {
+  throw new RyeError('usage', `${optionName(name)} needs --fleet`, {
     hint: 'Add --fleet to run the directive on a worker, or remove the option.',
   });
+}
+
+/** Returns `--dry-run` for `dryRun`. */
+export function optionName(key: string): string {
+  return `--${key.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }

@@ -60,7 +60,7 @@ const EXIT_MEANINGS: readonly (readonly [number, string])[] = [
   [5, 'a limit or budget was exceeded or cannot be granted'],
   [6, 'not found'],
   [7, 'the model provider rejected the call, or is unreachable after retries'],
-  [8, 'suspended: a person has to decide, or a hook stopped the thread until it is resumed'],
+  [8, 'suspended: the thread waits for a decision, or a hook stopped it until it is resumed'],
   [130, 'cancelled'],
 ];
 
@@ -94,7 +94,7 @@ function usageOf(path: string, { arguments: args }: Command): string {
 
 /** Returns the options and examples of a command. */
 function rowsBelow(path: string, spec: Command, shared: ReadonlySet<string>): readonly string[] {
-  if (spec.name === ALIAS) return [];
+  if (ALIASES.has(path)) return [];
   const rows = rowsOf(spec);
   const examples = spec.examples.filter((line) => !isPlain(line, path, spec));
   const own = rows.filter((row) => !shared.has(row));
@@ -118,8 +118,10 @@ function isPlain(example: string, path: string, { arguments: args, options }: Co
   return others.length <= args.length && others.every((word) => !/^[-<>]/.test(word));
 }
 
-/** The command that has the options and examples of another one, which its summary names. */
-const ALIAS = 'run';
+/** The commands that have the options and examples of another one, which their summary names. */
+const ALIASES = new Set(
+  ['run', 'ps', 'tree', 'show', 'logs', 'resume', 'stop'].map((name) => `rye ${name}`),
+);
 
 function sentences(summary: string, details: string | undefined): string {
   return details === undefined ? `${summary}.` : `${summary}. ${details}`;

@@ -1,13 +1,13 @@
-import { readFile, stat } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
 import path from 'node:path';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { ITEM_TYPES, type SignableType } from '../core/ids.ts';
-import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
+import { isJsonObject, type JsonObject, parseGivenJson } from '../core/json.ts';
 import { LIMIT_NAMES, type PartialLimits } from '../core/limits.ts';
 import { didYouMean } from '../core/text.ts';
 import type { Argument, Context } from './command.ts';
 import type { Io } from './io.ts';
-import { oneLine } from './terminal-text.ts';
+import { oneLine, shown } from './visible.ts';
 
 /** Declares an argument that names a type, in singular or plural. */
 export function typeArgument<const T extends string>(
@@ -32,6 +32,18 @@ export const OPTIONAL_SIGNABLE: Argument<SignableType | 'hook' | undefined> = {
   read: ([word]) => (word === undefined ? undefined : typeNamed(word, SIGNABLE_TYPES)),
 };
 
+const MAX_QUESTION = 200;
+
+/** Returns the ID of a directive as it is typed. Throws `invalid_item_id` for a question, with the command that answers it. */
+export function directiveNamed(word: string): string {
+  if (!/\s|[?!]$/.test(word.trim())) return word;
+  const isLong = word.length > MAX_QUESTION || word.includes('\n');
+  const question = isLong ? "'…'" : `'${word.replaceAll("'", String.raw`'\''`)}'`;
+  throw new RyeError('invalid_item_id', `${JSON.stringify(word)} is not a directive id`, {
+    hint: `To ask a question: rye ask ${question}`,
+  });
+}
+
 /** Returns the type that a word names, in singular or plural. Throws `usage`. */
 export function typeNamed<const T extends string>(text: string, types: readonly T[]): T {
   const name = text.toLowerCase();
@@ -42,12 +54,25 @@ export function typeNamed<const T extends string>(text: string, types: readonly 
   });
 }
 
-/** Reads a file that the command line names, as bytes. `source` names the option or argument, for messages. */
-export async function readNamedFile(file: string, source: string, io: Io): Promise<Buffer> {
+/**
+ * Reads a file that the command line names, as bytes. `source` names the option or argument, for messages. Throws
+ * `path_denied` for a link that leads out of the project, for a named pipe, and, if a model would see the text, for what
+ * `tools.deny_read` covers.
+ */
+export async function readNamedFile(
+  file: string,
+  source: string,
+  io: Io,
+  isForModel = false,
+): Promise<Buffer> {
   const absolute = path.resolve(io.cwd, file);
+  const { readFileOfPerson } = await import('../app/named-file.ts');
   try {
-    return await readFile(absolute);
+    return await readFileOfPerson(absolute, { cwd: io.cwd, home: io.env['HOME'], isForModel });
   } catch (error) {
+    if (error instanceof RyeError) {
+      throw new RyeError(error.code, `${source}: ${file} ${error.message}`, { hint: error.hint });
+    }
     const isMissing = systemCodeOf(error) === 'ENOENT';
     throw new RyeError(
       isMissing ? 'file_not_found' : 'invalid_input',
@@ -58,9 +83,14 @@ export async function readNamedFile(file: string, source: string, io: Io): Promi
 }
 
 /** Reads the text of a file, or of standard input if the name is `-`. */
-export async function readTextSource(file: string, source: string, io: Io): Promise<string> {
+export async function readTextSource(
+  file: string,
+  source: string,
+  io: Io,
+  isForModel = false,
+): Promise<string> {
   if (file === '-') return io.readStdin();
-  return (await readNamedFile(file, source, io)).toString('utf8');
+  return (await readNamedFile(file, source, io, isForModel)).toString('utf8');
 }
 
 /** Refuses a result file that can't be written, before money is spent on the result. */
@@ -116,7 +146,7 @@ export async function readValues(options: ValueOptions, io: Io): Promise<JsonObj
     seen.add(name);
     const file = value === '-' ? value : value.startsWith('@') ? value.slice(1) : undefined;
     const source = `${pairOption} ${name}`;
-    values.set(name, file === undefined ? value : await readTextSource(file, source, io));
+    values.set(name, file === undefined ? value : await readTextSource(file, source, io, true));
   }
   return Object.fromEntries(values);
 }
@@ -124,9 +154,9 @@ export async function readValues(options: ValueOptions, io: Io): Promise<JsonObj
 async function readObject(source: string, option: string, io: Io): Promise<JsonObject> {
   const isFile = source === '-' || source.startsWith('@');
   const text = isFile
-    ? await readTextSource(source === '-' ? '-' : source.slice(1), option, io)
+    ? await readTextSource(source === '-' ? '-' : source.slice(1), option, io, true)
     : source;
-  const value = parseJson(text);
+  const value = parseGivenJson(text);
   if (value !== undefined && isJsonObject(value)) return value;
   const kind = value === undefined ? 'valid JSON' : 'a JSON object';
   throw new RyeError('invalid_input', `${option} is not ${kind}`, {
@@ -142,7 +172,7 @@ export async function readSchema(
 ): Promise<JsonObject | undefined> {
   if (source === undefined) return undefined;
   const isInline = source.trimStart().startsWith('{');
-  const schema = parseJson(isInline ? source : await readTextSource(source, option, io));
+  const schema = parseGivenJson(isInline ? source : await readTextSource(source, option, io));
   if (schema !== undefined && isJsonObject(schema)) return schema;
   throw new RyeError('invalid_input', `${option}: ${source} is not a JSON object`, {
     hint: `Pass a JSON Schema, such as ${option} '{"type": "object"}', or a file that contains one.`,
@@ -156,6 +186,14 @@ export function readLimits(
   maxBudgetUsd?: number,
 ): PartialLimits {
   const limits: Record<string, number> = {};
+  const set = (name: string, text: string): void => {
+    if (limits[name] !== undefined) {
+      throw new RyeError('usage', `the limit ${name} is given twice`, {
+        hint: '--max-turns and --max-budget-usd are --limit turns= and --limit spend=.',
+      });
+    }
+    limits[name] = limitValue(name, text);
+  };
   for (const pair of pairs) {
     const [name, text] = splitPair(pair, '--limit');
     if (!LIMIT_NAMES.some((known) => known === name)) {
@@ -163,10 +201,10 @@ export function readLimits(
         hint: didYouMean(name, LIMIT_NAMES) ?? `Limits are: ${LIMIT_NAMES.join(', ')}.`,
       });
     }
-    limits[name] = limitValue(name, text);
+    set(name, text);
   }
-  if (maxTurns !== undefined) limits['turns'] = limitValue('turns', String(maxTurns));
-  if (maxBudgetUsd !== undefined) limits['spend'] = limitValue('spend', String(maxBudgetUsd));
+  if (maxTurns !== undefined) set('turns', String(maxTurns));
+  if (maxBudgetUsd !== undefined) set('spend', String(maxBudgetUsd));
   return limits;
 }
 
@@ -190,7 +228,7 @@ export async function confirm(
   question: string,
 ): Promise<void> {
   if (!io.stdinIsTty || !io.stderr.isTty || options.yes) return;
-  for (const effect of effects) io.stderr.write(`${oneLine(effect)}\n`);
+  for (const effect of effects) io.stderr.write(shown`${oneLine(effect)}\n`);
   const answer = await io.ask(`${question} [y/N] `);
   if (/^y(?:es)?$/i.test(answer.trim())) return;
   throw new RyeError('cancelled', 'nothing was changed', {

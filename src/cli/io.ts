@@ -1,6 +1,7 @@
 import type { OpenRyeOptions, Rye } from '../app/api/rye.ts';
 import type { ThreadList } from '../app/thread-list.ts';
 import type { Keyboard, KeyHandlers } from './keyboard.ts';
+import type { Shown } from './visible.ts';
 
 /** One output stream. */
 export interface Sink {
@@ -9,7 +10,10 @@ export interface Sink {
   readonly columns: number;
   /** Rows of the terminal; 24 where there is none. */
   readonly rows: number;
-  write(content: string | Uint8Array): void;
+  /** Writes text for people. */
+  write(content: Shown): void;
+  /** Writes bytes as they are: documents for programs, streams, and what moves the cursor. */
+  writeRaw(content: string | Uint8Array): void;
 }
 
 /** `reader_gone`: the other end closed the pipe, as `head` does; not a failure. `failed`: output is lost. */
@@ -37,6 +41,8 @@ export interface Io {
   /** Takes the keys of the terminal one by one, without echo, until the keyboard is closed. */
   openKeyboard(handlers: KeyHandlers): Promise<Keyboard>;
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** The script of this program, which Node runs. */
+  readonly program: string;
   /** Throws `file_not_found` if the working directory was deleted. */
   readonly cwd: string;
   /** Monotonic clock in milliseconds. */

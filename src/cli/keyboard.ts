@@ -1,6 +1,6 @@
 import { writeSync } from 'node:fs';
 import process from 'node:process';
-import { emitKeypressEvents } from 'node:readline';
+import { emitKeypressEvents, type Interface } from 'node:readline';
 
 /** A key, or a pasted text. */
 export interface Key {
@@ -19,6 +19,8 @@ export interface KeyHandlers {
   readonly onRedraw: () => void;
   /** The terminal is gone. */
   readonly onEnd: () => void;
+  /** Keys were typed before the keyboard was open: the terminal has echoed this text. */
+  readonly onTypedAhead?: (text: string) => void;
 }
 
 export interface Keyboard {
@@ -39,31 +41,50 @@ const MARK_PASTES = `${ESCAPE}[?2004h`;
 const PLAIN_PASTES = `${ESCAPE}[?2004l`;
 const SHOW_CURSOR = `${ESCAPE}[?25h`;
 
+/** Milliseconds after which an Escape is the key and not the beginning of another key's sequence. */
+export const ESCAPE_MS = 30;
+
 /** Milliseconds until the keyboard is taken again if the signal did not stop the job, as without job control. */
 const STOPPED_MS = 100;
+
+/** Turns what Node decodes into keys and pastes. */
+function keyDecoder({ onKey, onTypedAhead }: KeyHandlers) {
+  let pasted: string | undefined;
+  let isAfterReturn = false;
+  // what the terminal held until now: it has line feeds for Enter, which raw keys do not
+  let typedAhead: string | undefined = '';
+  return {
+    onKeypress: (text: string | undefined, typed: Pressed): void => {
+      const isAhead = typedAhead !== undefined && pasted === undefined;
+      if (isAhead) typedAhead += typed.sequence ?? '';
+      const pressed = isAhead ? asRaw(typed) : typed;
+      if (pressed.name === 'paste-start') pasted = '';
+      else if (pressed.name === 'paste-end') {
+        const whole = pasted ?? '';
+        pasted = undefined;
+        onKey({ name: 'paste', text: whole });
+      } else if (pasted !== undefined) {
+        // CR LF is one line break
+        if (!isAfterReturn || pressed.name !== 'enter') pasted += pastedText(text, pressed);
+        isAfterReturn = pressed.name === 'return';
+      } else {
+        const key = keyOf(text, pressed);
+        if (key !== undefined) onKey(key);
+      }
+    },
+    endAhead: (): void => {
+      const text = typedAhead ?? '';
+      typedAhead = undefined;
+      if (text !== '') onTypedAhead?.(text);
+    },
+  };
+}
 
 /** Takes the terminal's keys. Restores the terminal at the latest when the process exits. */
 export function openKeyboard(handlers: KeyHandlers): Keyboard {
   const { stdin, stderr } = process;
   let state: 'open' | 'suspended' | 'lent' | 'closed' = 'open';
-  let pasted: string | undefined;
-  let isAfterReturn = false;
-
-  const onKeypress = (text: string | undefined, pressed: Pressed): void => {
-    if (pressed.name === 'paste-start') pasted = '';
-    else if (pressed.name === 'paste-end') {
-      const whole = pasted ?? '';
-      pasted = undefined;
-      handlers.onKey({ name: 'paste', text: whole });
-    } else if (pasted !== undefined) {
-      // CR LF is one line break
-      if (!isAfterReturn || pressed.name !== 'enter') pasted += pastedText(text, pressed);
-      isAfterReturn = pressed.name === 'return';
-    } else {
-      const key = keyOf(text, pressed);
-      if (key !== undefined) handlers.onKey(key);
-    }
-  };
+  const { onKeypress, endAhead } = keyDecoder(handlers);
   const take = (): void => {
     stdin.setRawMode(true);
     stdin.resume();
@@ -117,12 +138,18 @@ export function openKeyboard(handlers: KeyHandlers): Keyboard {
     process.off('SIGCONT', onContinue).off('exit', leave).off('uncaughtExceptionMonitor', close);
   };
 
-  emitKeypressEvents(stdin);
+  emitKeypressEvents(stdin, { escapeCodeTimeout: ESCAPE_MS } as unknown as Interface);
   stdin.on('keypress', onKeypress).once('end', handlers.onEnd).once('close', handlers.onEnd);
   stderr.on('resize', onResize);
   process.on('SIGCONT', onContinue).on('exit', leave).on('uncaughtExceptionMonitor', close);
   take();
+  afterFirstRead(endAhead);
   return { suspend, lend, close };
+}
+
+/** Calls `act` once what the terminal held has been read, in the first round of the event loop. */
+export function afterFirstRead(act: () => void): void {
+  setImmediate(() => setImmediate(act));
 }
 
 function ignore(): void {
@@ -162,6 +189,11 @@ function keyOf(text: string | undefined, pressed: Pressed): Key | undefined {
   if (name === 'escape') return { name };
   const modifiers = [ctrl === true && 'ctrl', meta === true && 'alt', shift === true && 'shift'];
   return { name: [...modifiers.filter(Boolean), RENAMED[name] ?? name].join('+') };
+}
+
+/** Returns a key that was typed before the keyboard was open as it is since. */
+function asRaw(pressed: Pressed): Pressed {
+  return pressed.name === 'enter' ? { ...pressed, name: 'return' } : pressed;
 }
 
 function isTyped(text: string | undefined, { ctrl, meta }: Pressed): text is string {

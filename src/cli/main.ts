@@ -1,7 +1,6 @@
 import process from 'node:process';
 import { CommanderError, InvalidArgumentError, Option, Command as Parser } from 'commander';
 import { EXIT, type ExitCode, RyeError } from '../core/errors.ts';
-import { didYouMean } from '../core/text.ts';
 import {
   type Command,
   type Context,
@@ -16,7 +15,9 @@ import type { Io } from './io.ts';
 import { canPick } from './io.ts';
 import { createProcessIo } from './process-io.ts';
 import { ROOT } from './root.ts';
+import { shortHelp } from './short-help.ts';
 import { ERASE_LINE } from './terminal-text.ts';
+import { composed } from './visible.ts';
 
 export { createProcessIo };
 
@@ -34,6 +35,7 @@ export async function main(argv: readonly string[], io: Io): Promise<ExitCode> {
   try {
     const parser = buildParser({
       io,
+      isShort: !wantsAll(argv),
       print: (text) => {
         printed += text;
       },
@@ -46,12 +48,13 @@ export async function main(argv: readonly string[], io: Io): Promise<ExitCode> {
   } catch (error) {
     if (isNotBundled(error)) throw error;
     if (error instanceof MissingCommand && mode === 'text') {
-      io.stderr.write(error.help);
+      io.stderr.write(composed(error.help));
       return EXIT.usage;
     }
     if (error instanceof CommanderError) {
       if (error.exitCode === 0) {
-        io.stdout.write(mode === 'text' ? printed : `${informationDocument(error, printed)}\n`);
+        if (mode === 'text') io.stdout.write(composed(printed));
+        else io.stdout.writeRaw(`${informationDocument(error, printed)}\n`);
         return EXIT.ok;
       }
       return reportFailure(usageError(error), io, { mode, verbose: false });
@@ -60,9 +63,15 @@ export async function main(argv: readonly string[], io: Io): Promise<ExitCode> {
   }
 }
 
+/** True for `rye help --all`, which lists every command and option. */
+function wantsAll([first, ...rest]: readonly string[]): boolean {
+  return first === 'help' && rest.some((word) => word === '--all' || word === 'commands');
+}
+
 /** Returns the command line with `help COMMAND`, `version` and the lack of a command replaced by their options. */
 function withoutAliases(argv: readonly string[]): readonly string[] {
   const [first, ...rest] = argv;
+  if (wantsAll(argv)) return [...rest.filter((word) => word === '--json'), '--help'];
   if (first === 'help') return [...rest, '--help'];
   return argv.length === 0 ? ['--help'] : first === 'version' ? ['--version', ...rest] : argv;
 }
@@ -98,12 +107,14 @@ function reworded(message: string): string {
 
 interface ParserOptions {
   readonly io: Io;
+  /** The help of rye itself is the short one. */
+  readonly isShort: boolean;
   readonly print: (text: string) => void;
   readonly setExitCode: (exitCode: ExitCode) => void;
 }
 
 function buildParser(options: ParserOptions): Parser {
-  const { io, print } = options;
+  const { io, print, isShort } = options;
   const parser = new Parser(ROOT.name)
     .exitOverride()
     .configureOutput({
@@ -122,6 +133,10 @@ function buildParser(options: ParserOptions): Parser {
     .version(VERSION, '-V, --version', 'Print the version');
   for (const option of optionSpecs(GLOBAL_OPTIONS)) parser.addOption(parserOption(option));
   addCommand(parser, ROOT, options);
+  if (isShort) {
+    const text = shortHelp(ROOT.summary, io.stdout.columns);
+    parser.helpInformation = () => text;
+  }
   return parser;
 }
 
@@ -138,11 +153,14 @@ function addCommand(
   const { summary, details, examples } = command;
   parser.summary(summary);
   parser.description(details === undefined ? summary : `${summary}.\n\n${details}`);
-  const globals = parser.parent === null ? [] : ['', 'Options of every command: rye help'];
-  parser.addHelpText(
-    'after',
-    [...globals, '', 'Examples:', ...examples.map((line) => `  $ ${line}`)].join('\n'),
-  );
+  const globals = parser.parent === null ? [] : ['', 'Options of every command: rye help --all'];
+  // the short help has no room for examples
+  const isShort = parser.parent === null && options.isShort;
+  if (!isShort)
+    parser.addHelpText(
+      'after',
+      [...globals, '', 'Examples:', ...examples.map((line) => `  $ ${line}`)].join('\n'),
+    );
   const takesLast = declareArguments(parser, command);
   for (const option of command.options) parser.addOption(parserOption(option));
   const children = new Map<Parser, Command>();
@@ -184,7 +202,7 @@ function addCommand(
       const excess = isVariadic ? undefined : words[command.arguments.length];
       if (excess !== undefined) {
         const isNamed = group === undefined || group.parser.args[0] === parser.name();
-        if (!isNamed) throw unknownCommand(group.parser, group.command, excess);
+        if (!isNamed) throw await unknown(group.parser, group.command);
         throw new RyeError('usage', `unexpected argument ${JSON.stringify(excess)}`, {
           hint: `Show the usage with: ${pathOf(parser)} --help`,
         });
@@ -194,13 +212,15 @@ function addCommand(
       options.setExitCode(await withClearThread(command, words, { context, call }));
     });
   } else if (command.defaultCommand === undefined) {
-    parser.allowExcessArguments().action(() => {
-      const [word] = parser.args;
-      if (word !== undefined) throw unknownCommand(parser, command, word);
+    parser.allowExcessArguments().action(async () => {
+      if (parser.args.length > 0) throw await unknown(parser, command);
       throw new MissingCommand(pathOf(parser), parser.helpInformation());
     });
   }
 }
+
+/** A word that may be the path of a file: it names a folder of the file system, or has an extension. */
+const FILE_NAME = /^(?:~|\.{1,2})?\/|\.ai\/|\.[a-z]{2,4}$/i;
 
 /** Replaces the path of an item's file by the type and the ID that the command takes. */
 async function withNamedItem(
@@ -210,9 +230,9 @@ async function withNamedItem(
 ): Promise<readonly string[]> {
   const index = command.arguments.findIndex(({ item }) => item !== undefined);
   const { item } = command.arguments[index] ?? {};
-  if (item === undefined || !words.some((word) => word.includes('.ai/'))) return words;
-  const { holdsItemPath, withItemPath } = await import('./item-path.ts');
-  return holdsItemPath(words) ? withItemPath(words, { ...item, index }, context) : words;
+  if (item === undefined || !words.some((word) => FILE_NAME.test(word))) return words;
+  const { withItemPath } = await import('./item-path.ts');
+  return withItemPath(words, { ...item, index }, context);
 }
 
 /** Declares the arguments to the parser. Returns true if the command takes `--last` for its first one. */
@@ -291,36 +311,9 @@ class MissingCommand extends RyeError {
   }
 }
 
-function unknownCommand(parser: Parser, { commands = [] }: Command, word: string): RyeError {
-  const path = pathOf(parser);
-  const ofRoot = parser.parent === null ? ['help', 'version'] : [];
-  const names = [...commands.map(({ name }) => name), ...ofRoot];
-  return new RyeError('usage', `unknown command ${JSON.stringify(word)}`, {
-    hint:
-      replacementOf(path, word) ??
-      didYouMean(word, names, (name) => `\`${path} ${name}\``) ??
-      `List the commands with: ${path} --help`,
-  });
-}
-
-/** Commands of Rye OS and of other programs, with the equivalent here. */
-const REPLACEMENTS: Readonly<Record<string, string>> = {
-  'rye load': '`rye fetch <type> <id>`',
-  'rye execute knowledge': '`rye fetch knowledge <id>`',
-  'rye execute config': '`rye config show`',
-  'rye thread': '`rye run <directive>`',
-  'rye graph': '`rye run <directive> --provider literal`, for a directive with <process> steps',
-  'rye primary': '`rye --help`',
-  'rye test': '`rye run <directive> --dry-run` or `rye run <directive> --replay FILE`',
-  'rye install': '`rye import rye-os DIR`, which reviews your copy',
-  'rye remote': '`rye run` on the other machine; rye has no remotes',
-};
-
-function replacementOf(path: string, word: string): string | undefined {
-  if (word === 'help') return `Did you mean \`${path} --help\`?`;
-  const command = `${path} ${word}`;
-  const found = Object.hasOwn(REPLACEMENTS, command) ? REPLACEMENTS[command] : undefined;
-  return found === undefined ? undefined : `Did you mean ${found}?`;
+async function unknown(parser: Parser, command: Command): Promise<RyeError> {
+  const { unknownCommand } = await import('./unknown-command.ts');
+  return await unknownCommand(pathOf(parser), command, parser.args);
 }
 
 function pathOf(parser: Parser): string {
@@ -368,7 +361,7 @@ export async function start(io = createProcessIo()): Promise<void> {
   const report = (thrown: unknown): ExitCode => {
     isReported = true;
     // it may show the status line of a run
-    if (io.stderr.isTty) io.stderr.write(ERASE_LINE);
+    if (io.stderr.isTty) io.stderr.writeRaw(ERASE_LINE);
     return reportFailure(thrown, io, failure);
   };
   const onUncaught = (error: unknown): void => {

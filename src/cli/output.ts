@@ -8,10 +8,11 @@ import {
   type Colors,
   displayWidth,
   graphemesOf,
-  oneLine,
+  squeeze,
   truncate,
   wrapText,
 } from './terminal-text.ts';
+import { composed, jsonText, oneLine, type Shown } from './visible.ts';
 import { withWarnings } from './warnings.ts';
 
 /** Prints the one JSON document of a call, with the warnings of the call. */
@@ -21,12 +22,12 @@ export function printDocument(io: Io, document: object): void {
 
 /** Prints a JSON value as it is. */
 export function printJson(io: Io, value: object): void {
-  io.stdout.write(`${JSON.stringify(value, null, io.stdout.isTty ? 2 : 0)}\n`);
+  io.stdout.writeRaw(`${jsonText(value, io.stdout.isTty ? 2 : 0)}\n`);
 }
 
 /** Prints a line of the result for people. */
 export function printLine(io: Io, line: string): void {
-  io.stdout.write(`${line}\n`);
+  io.stdout.write(composed(`${line}\n`));
 }
 
 export function printLines(io: Io, lines: readonly string[]): void {
@@ -61,18 +62,25 @@ const GAP = '  ';
 /** A last column that shows less than this is not worth its place. */
 const LEAST_LAST = 16;
 
+/** Text of a cell, or drawn text. */
+export type Cell = string | { readonly drawn: Shown };
+
+function cellText(cell: Cell): Shown {
+  return typeof cell === 'string' ? oneLine(cell) : cell.drawn;
+}
+
 /**
  * Formats aligned columns under headings. On a terminal, rows are cut to its width, and columns of `optional` are dropped
  * in that order while the last column has little room. Elsewhere nothing is cut, so that `grep` and `awk` see everything.
- * Each cell is neutralized and put on one line.
+ * Each cell is drawn on one line, unless it is drawn already.
  */
 export function formatTable(
   headings: readonly string[],
-  rows: readonly (readonly string[])[],
+  rows: readonly (readonly Cell[])[],
   sink: Sink,
   optional: readonly string[] = [],
 ): readonly string[] {
-  const cells = [headings, ...rows.map((row) => row.map(oneLine))];
+  const cells = [headings, ...rows].map((row) => row.map(cellText));
   const columns = headings.map((heading, column) => ({
     heading,
     column,
@@ -84,16 +92,19 @@ export function formatTable(
     const last = columns.at(-1)?.width ?? 0;
     if (total - Math.max(0, last - LEAST_LAST) > sink.columns) {
       const kept = columns.filter(({ heading }) => heading !== next);
-      const keep = (row: readonly string[]) => kept.map(({ column }) => row[column] ?? '');
+      const keep = <T>(row: readonly T[]) =>
+        kept.flatMap(({ column }) => row.slice(column, column + 1));
       return formatTable(keep(headings), rows.map(keep), sink, others);
     }
   }
   return cells.map((row) => {
-    const line = columns
-      .map(({ column, width }) => pad(row[column] ?? '', width))
-      .join(GAP)
-      .trimEnd();
-    return sink.isTty ? truncate(line, sink.columns) : line;
+    const padded = columns.map(({ column, width }) => pad(row[column] ?? '', width));
+    const line = padded.join(GAP).trimEnd();
+    if (!sink.isTty || displayWidth(line) <= sink.columns) return line;
+    const before = [...padded.slice(0, -1), ''].join(GAP);
+    const room = sink.columns - displayWidth(before);
+    if (room < LEAST_LAST) return truncate(line, sink.columns);
+    return `${before}${squeeze(row.at(-1) ?? '', room)}`;
   });
 }
 
@@ -122,17 +133,31 @@ function pad(text: string, width: number): string {
   return text + ' '.repeat(Math.max(0, width - displayWidth(text)));
 }
 
-/** Returns a path as people read it: relative if it is below the working directory. */
-export function displayPath(file: string, io: Io): string {
+/** Draws a path as people read it: relative if it is below the working directory. */
+export function displayPath(file: string, io: Io): Shown {
+  return oneLine(relativePath(file, io));
+}
+
+/** Returns a path relative to the working directory if it is below it. For tables, which draw their cells. */
+export function relativePath(file: string, io: Io): string {
   const relative = path.relative(io.cwd, file);
-  return relative === '' || relative.startsWith('..') || path.isAbsolute(relative)
-    ? file
-    : relative;
+  const isOutside = relative === '' || relative.startsWith('..') || path.isAbsolute(relative);
+  return isOutside ? file : relative;
+}
+
+/** Returns a sentence with the paths in it as {@link displayPath} shows them. */
+export function displayText(text: string, io: Io): string {
+  try {
+    return text.replaceAll(`${io.cwd}${path.sep}`, '');
+  } catch {
+    // the working directory was deleted
+    return text;
+  }
 }
 
 /** Returns `1 item` or `2 items`. */
-export function count(total: number, noun: string): string {
-  return `${total} ${noun}${total === 1 ? '' : 's'}`;
+export function count(total: number, noun: string): Shown {
+  return composed(`${total} ${noun}${total === 1 ? '' : 's'}`);
 }
 
 /** Returns the declared outputs, one line each, or the last text if the directive returned none. */
@@ -145,6 +170,9 @@ export function resultText({
 }): string {
   if (outputs === undefined || outputs === null) return result ?? '';
   return Object.entries(outputs)
-    .map(([name, value]) => `${oneLine(`${name}: ${value === undefined ? '' : toText(value)}`)}\n`)
+    .map(
+      ([name, value]) =>
+        `${`${name}: ${value === undefined ? '' : toText(value)}`.replaceAll(/\s+/g, ' ').trim()}\n`,
+    )
     .join('');
 }

@@ -1,11 +1,14 @@
 import { once } from 'node:events';
-import type { ListedThread } from '../app/api/threads.ts';
+import type { ListedApproval } from '../app/api/approvals.ts';
+import { formatAge } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
 import type { Context } from './command.ts';
 import { colorsOf } from './output.ts';
+import { drawPicker, openPicker, pressPicker } from './picker.ts';
 import { createLiveArea } from './render/live-area.ts';
 import { withThreadList } from './session.ts';
-import { drawPicker, openPicker, pressPicker } from './thread-picker.ts';
+import { rowFace, type ThreadChoice, threadChoices } from './thread-picker.ts';
+import { oneLine } from './visible.ts';
 
 /**
  * Lets a person pick a thread on the terminal: of all roots, the last active one first, or of `candidates`. Returns
@@ -24,7 +27,22 @@ export async function pickThread(
   const choices = threads
     .filter((thread) => (wanted ? wanted.has(thread.thread_id) : thread.parent_id === null))
     .toSorted((left, right) => right.updated_at.localeCompare(left.updated_at));
-  return choices.length === 0 ? undefined : await pick(context, choices, io.now());
+  if (choices.length === 0) return undefined;
+  return await pick(context, 'thread', threadChoices(choices, io.now()));
+}
+
+/** Lets a person pick one of several requests. Throws `cancelled` if the person leaves. */
+export async function pickRequest(
+  context: Context,
+  requests: readonly ListedApproval[],
+): Promise<string> {
+  const now = context.io.now();
+  const choices = requests.map(({ id, created_at: at, preview, thread_id: thread }) => {
+    const text = oneLine(`${preview.title} ${preview.text} (${thread})`);
+    const state = { status: 'suspended' as const };
+    return { id, state, age: formatAge(now - Date.parse(at)), text, searched: `${id} ${text}` };
+  });
+  return await pick(context, 'request', choices);
 }
 
 function listed(candidates: readonly string[] | undefined): { readonly sessions?: boolean } {
@@ -33,16 +51,17 @@ function listed(candidates: readonly string[] | undefined): { readonly sessions?
 
 async function pick(
   context: Context,
-  choices: readonly ListedThread[],
-  now: number,
+  noun: string,
+  choices: readonly ThreadChoice[],
 ): Promise<string> {
   const { io } = context;
   const { stderr } = io;
   const area = createLiveArea(stderr);
   const colors = colorsOf(stderr, context);
-  let picker = openPicker(choices, now);
+  const face = rowFace(noun, colors);
+  let picker = openPicker(choices);
   const draw = (): void => {
-    const { lines, cursor } = drawPicker(picker, {
+    const { lines, cursor } = drawPicker(picker, face, {
       colors,
       columns: stderr.columns,
       rows: stderr.rows,
@@ -66,7 +85,7 @@ async function pick(
       const step = pressPicker(picker, key);
       picker = step.picker;
       if (step.picked === undefined) draw();
-      else settle(step.picked);
+      else settle(step.picked?.id ?? null);
     },
     onRedraw: draw,
     onEnd: () => settle(null),
@@ -79,5 +98,5 @@ async function pick(
     area.close();
     keyboard.close();
   }
-  throw new RyeError('cancelled', 'no thread was picked');
+  throw new RyeError('cancelled', `no ${noun} was picked`);
 }

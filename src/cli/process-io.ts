@@ -1,9 +1,12 @@
 import { fstatSync, type Stats } from 'node:fs';
 import process from 'node:process';
 import type { WriteStream } from 'node:tty';
+import type { OpenRyeOptions, Rye } from '../app/api/rye.ts';
+import type { ThreadList } from '../app/thread-list.ts';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { createCancellation } from './cancellation.ts';
 import type { Delivery, Io, Sink } from './io.ts';
+import { oneLine, shown } from './visible.ts';
 
 const DEFAULT_COLUMNS = 80;
 const DEFAULT_ROWS = 24;
@@ -19,6 +22,9 @@ function sinkOf(stream: WriteStream, onError: (error: unknown) => void): Sink {
       return stream.rows > 0 ? stream.rows : DEFAULT_ROWS;
     },
     write(content) {
+      stream.write(content);
+    },
+    writeRaw(content) {
       stream.write(content);
     },
   };
@@ -71,7 +77,12 @@ async function stdinState(): Promise<'data' | 'silent' | 'none'> {
 
 async function ask(question: string): Promise<string> {
   const { createInterface } = await import('node:readline');
-  const lines = createInterface({ input: process.stdin, output: process.stderr });
+  const { ESCAPE_MS } = await import('./keyboard.ts');
+  const lines = createInterface({
+    input: process.stdin,
+    output: process.stderr,
+    escapeCodeTimeout: ESCAPE_MS,
+  });
   try {
     return await new Promise<string>((resolve) => {
       lines.once('close', () => {
@@ -95,6 +106,21 @@ function workingFolder(): string {
   }
 }
 
+/** {@link Io.openRye} */
+export async function openRye(options: OpenRyeOptions): Promise<Rye> {
+  const { hideEnvironment } = await import('../app/hidden-environment.ts');
+  hideEnvironment(process.env);
+  return (await import('../app/open-rye.ts')).openRye(options);
+}
+
+/** {@link Io.openThreadList} */
+export async function openThreadList(options: OpenRyeOptions): Promise<ThreadList> {
+  const { namesStore } = await import('../app/store-setting.ts');
+  // the threads of a fleet are not in a file of the project
+  if (namesStore(options)) return openRye(options);
+  return (await import('../app/thread-list.ts')).openThreadList(options);
+}
+
 /** The Io of the running process. */
 export function createProcessIo(): Io {
   const cancellation = createCancellation();
@@ -106,7 +132,9 @@ export function createProcessIo(): Io {
     delivery = systemCodeOf(error) === 'EPIPE' ? 'reader_gone' : 'failed';
     closed.abort();
     if (delivery === 'reader_gone') return;
-    stderr.write(`rye: cannot write to standard output: ${messageOf(error)} [storage_failed]\n`);
+    stderr.write(
+      shown`rye: cannot write to standard output: ${oneLine(messageOf(error))} [storage_failed]\n`,
+    );
   });
   const stdout: Sink = {
     ...open,
@@ -118,6 +146,9 @@ export function createProcessIo(): Io {
     },
     write(content) {
       if (delivery === 'whole') open.write(content);
+    },
+    writeRaw(content) {
+      if (delivery === 'whole') open.writeRaw(content);
     },
   };
   return {
@@ -131,6 +162,7 @@ export function createProcessIo(): Io {
     ask,
     openKeyboard: async (handlers) => (await import('./keyboard.ts')).openKeyboard(handlers),
     env: process.env,
+    program: process.argv[1] ?? 'rye',
     get cwd() {
       return workingFolder();
     },
@@ -150,14 +182,9 @@ export function createProcessIo(): Io {
     },
     openRye: async (options) => {
       cancellation.opened(options);
-      return (await import('../app/open-rye.ts')).openRye(options);
+      return openRye(options);
     },
-    openThreadList: async (options) => {
-      const { namesStore } = await import('../app/store-setting.ts');
-      // the threads of a fleet are not in a file of the project
-      if (namesStore(options)) return (await import('../app/open-rye.ts')).openRye(options);
-      return (await import('../app/thread-list.ts')).openThreadList(options);
-    },
+    openThreadList,
   };
 }
 

@@ -2,7 +2,7 @@ import { RyeError } from '../core/errors.ts';
 import { didYouMean } from '../core/text.ts';
 
 /** Short names of the tools of `rye ask` and `rye chat`. */
-export const READ_ONLY_TOOLS = ['read', 'ls', 'glob', 'grep'] as const;
+export const READ_ONLY_TOOLS = ['read', 'ls', 'glob', 'grep', 'search'] as const;
 
 /** Returns the IDs of the tools that `--tools` names; all of them without the option. Throws `usage` for others. */
 export function readOnlyTools(names: string | undefined, command: string): readonly string[] {
@@ -16,5 +16,18 @@ export function readOnlyTools(names: string | undefined, command: string): reado
         `${command} only reads. Use some of: ${READ_ONLY_TOOLS.join(', ')}.`,
     });
   }
-  return wanted.map((name) => `rye/file-system/${name}`);
+  return wanted.map(idOf);
+}
+
+function idOf(name: string): string {
+  return name === 'search' ? 'rye/search' : `rye/file-system/${name}`;
+}
+
+const ONLY_READ: ReadonlySet<string> = new Set(
+  READ_ONLY_TOOLS.map((name) => `rye.execute.tool.${idOf(name).replaceAll('/', '.')}`),
+);
+
+/** True if a capability lets a model execute nothing but a tool that reads. */
+export function onlyReads(capability: string): boolean {
+  return !capability.startsWith('rye.execute.') || ONLY_READ.has(capability);
 }

@@ -5,6 +5,9 @@ import { accountHome, checkedPlaces, findProject, resolveUserSpace } from '../ap
 import { isSecurityWarning } from '../core/errors.ts';
 import type { Context } from './command.ts';
 import type { Io } from './io.ts';
+import { displayText } from './output.ts';
+import { wrapText } from './terminal-text.ts';
+import { composed, oneLine } from './visible.ts';
 import { noteWarning } from './warnings.ts';
 
 /** Notices about what rye did as it should; all others are warnings. */
@@ -13,6 +16,8 @@ const FACT = /^(?:new signing key |thread \S+ is a fork of |nothing has changed 
 export interface SessionOptions {
   /** Use the working directory itself, without a search for `.ai` in its parents. */
   readonly here?: boolean;
+  /** Prints a notice; by default on stderr. */
+  readonly notify?: (line: string) => void;
 }
 
 /** Opens the project and the user space that the options, the environment or the working directory name. */
@@ -68,9 +73,15 @@ export function spaceFolders(context: Context): readonly string[] {
   return [projectPath, userSpacePath];
 }
 
+/** Writes a line for people; on a terminal it breaks between words. */
+function writeNotice({ stderr }: Io, line: string): void {
+  const lines = stderr.isTty ? wrapText(line, stderr.columns) : [line];
+  stderr.write(composed(lines.map((part) => `${part}\n`).join('')));
+}
+
 function openOptions(
   { io, global }: Context,
-  { here = false }: SessionOptions = {},
+  { here = false, notify = (line) => writeNotice(io, line) }: SessionOptions = {},
 ): OpenRyeOptions {
   // the working directory may have been deleted, so it is read only if a path needs it
   const absolute = (folder: string): string =>
@@ -94,7 +105,8 @@ function openOptions(
     createKey: true,
     onNotice: (notice) => {
       if (!FACT.test(notice)) noteWarning(io, notice);
-      if (!global.quiet || isSecurityWarning(notice)) io.stderr.write(`rye: ${notice}\n`);
+      if (!global.quiet || isSecurityWarning(notice))
+        notify(`rye: ${oneLine(displayText(notice, io))}`);
     },
   };
 }

@@ -7,7 +7,7 @@ import type { CiCase } from './ci-report.ts';
 import type { Context } from './command.ts';
 import type { Io } from './io.ts';
 import { count, displayPath, printDocument, printLine } from './output.ts';
-import { oneLine } from './terminal-text.ts';
+import { composed, oneLine } from './visible.ts';
 
 /** Formats `file:line:col: code: message`, as compilers do. The hint follows, indented. */
 export function formatProblem(problem: Problem, io: Io): string {
@@ -41,7 +41,7 @@ export function printSigned({ io, global }: Context, items: readonly SignOutcome
 /** Prints one line for a file, and its problems to stderr. */
 export function printOutcome({ status, path, problems }: SignOutcome, io: Io): void {
   printLine(io, `${status.replaceAll('_', ' ')} ${displayPath(path, io)}`);
-  for (const problem of problems) io.stderr.write(`${formatProblem(problem, io)}\n`);
+  for (const problem of problems) io.stderr.write(composed(`${formatProblem(problem, io)}\n`));
 }
 
 /** Returns what is signed for an item: a hook is an entry of the hooks file. Throws `item_not_found`. */
@@ -74,8 +74,9 @@ export function casesOfProblems({
 
 /** Returns a case for each verified file. */
 export function casesOfFiles(items: readonly VerifyOutcome[]): readonly CiCase[] {
-  return items.map(({ type, id, path, error }) => ({
+  return items.map(({ type, id, space, path, error }) => ({
     name: `${type} ${id}`,
+    isShipped: space === 'system',
     ...(error && { failure: { code: error.code, message: error.message, path } }),
   }));
 }

@@ -22,17 +22,14 @@ const ZERO_WIDTH = /\p{Mark}|\p{Cf}/u;
 // most text is ASCII, and compiling the Unicode tables takes milliseconds
 const ASCII = /^[ -~]*$/;
 
-/** Removes everything from untrusted text that a terminal would obey. Tabs and newlines stay. */
+/**
+ * Removes from the streamed output of a program everything that a terminal would obey. Tabs and newlines stay. What a person
+ * judges or reads is drawn by {@link visible} instead.
+ */
 export function neutralize(text: string): string {
   return stripVTControlCharacters(text.replaceAll(UNFINISHED, ''))
     .replaceAll('\r\n', '\n')
     .replaceAll(CONTROL, '');
-}
-
-/** Puts neutralized text on one line; runs of whitespace become one space. */
-export function oneLine(text: string): string {
-  const line = text.replaceAll(/\s+/g, ' ');
-  return (ASCII.test(line) ? line : neutralize(line)).trim();
 }
 
 /** Returns the columns of `text` in a terminal. Terminals disagree on some scripts. */
@@ -64,6 +61,33 @@ export function truncate(text: string, columns: number): string {
     kept += character;
   }
   return `${kept}…`;
+}
+
+/** Columns below which a text is cut at its end, because a head and a tail would tell nothing. */
+const LEAST_SQUEEZED = 40;
+
+/** Shortens `text` to at most `columns`: its head, the number of characters between, and its tail. */
+export function squeeze(text: string, columns: number): string {
+  if (displayWidth(text) <= columns || columns < LEAST_SQUEEZED) return truncate(text, columns);
+  const room = columns - between(text.length).length;
+  const tail = endOf(text, Math.floor(room / 3));
+  const head = truncate(text.slice(0, -tail.length), room - displayWidth(tail)).slice(0, -1);
+  return `${head}${between(text.length - head.length - tail.length)}${tail}`;
+}
+
+function between(characters: number): string {
+  return ` …${characters} more… `;
+}
+
+function endOf(text: string, columns: number): string {
+  let width = 0;
+  let kept = '';
+  for (const character of Array.from(text).toReversed()) {
+    width += characterWidth(character);
+    if (width > columns) break;
+    kept = character + kept;
+  }
+  return kept;
 }
 
 const STYLE = new RegExp(`${ESCAPE}\\[[\\d;]*m`, 'g');

@@ -1,7 +1,7 @@
 import type { ApprovalAttendant } from '../app/api/approvals.ts';
 import type { Rye } from '../app/api/rye.ts';
 import type { ResumeThreadRequest } from '../app/api/threads.ts';
-import { EXIT, type ExitCode, exitCodeOf } from '../core/errors.ts';
+import { EXIT, type ExitCode, exitCodeOf, RyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { ThreadResult } from '../core/thread.ts';
 import { type Context, choice, flag } from './command.ts';
@@ -17,6 +17,7 @@ import {
   type Renderer,
 } from './render/text.ts';
 import { projectFolder } from './session.ts';
+import { oneLine, shown } from './visible.ts';
 
 /** Options of the commands that run a thread and show it. */
 export const OUTPUT_OPTIONS = {
@@ -29,11 +30,14 @@ export const OUTPUT_OPTIONS = {
 } as const;
 
 /** The option that lets `--limit` go above what is granted. */
-export const RAISE_LIMITS = flag(
-  'Allow limits above what the directive is granted; the log records it',
-);
+export const RAISE_LIMITS = flag('Allow limits above those of the directive; the log records it');
 
 export function outputModeOf({ global }: Context, format: OutputMode | undefined): OutputMode {
+  if (format === 'text' && global.json) {
+    throw new RyeError('usage', '--json and --output-format text exclude each other', {
+      hint: 'Remove one of them.',
+    });
+  }
   if (format === 'stream-json') return 'stream-json';
   return format === 'json' || global.json ? 'json' : 'text';
 }
@@ -128,14 +132,18 @@ export async function createRenderer(
   return isQuiet ? withWarnings(renderer, context) : renderer;
 }
 
-/** Prints warnings about the plan on stderr although the renderer shows no progress. */
+/** Events that are shown without progress: a run that waits for minutes must not look like one that hangs. */
+const SHOWN: ReadonlySet<string> = new Set(['note', 'retry_scheduled']);
+
+/** Prints warnings about the plan, and waits, on stderr although the renderer shows no progress. */
 function withWarnings(renderer: Renderer, { io, global }: Context): Renderer {
   if (global.quiet) return renderer;
   return {
     ...renderer,
     event: (event) => {
-      const text = event.event_type === 'note' ? runLine(event)?.text : undefined;
-      if (text?.startsWith(WARNING) === true) io.stderr.write(`rye: ${text}\n`);
+      const text = SHOWN.has(event.event_type) ? runLine(event)?.text : undefined;
+      const isShown = event.event_type !== 'note' || text?.startsWith(WARNING) === true;
+      if (text !== undefined && isShown) io.stderr.write(shown`rye: ${oneLine(text)}\n`);
       renderer.event(event);
     },
   };

@@ -54,7 +54,14 @@ export interface ApprovalSubject {
   /** SHA-256 of the canonical input; secrets are in it as handles. */
   readonly input_sha256: string;
   /** Files that the call would change, with the SHA-256 of their bytes now; null: there is none. */
-  readonly files: readonly { readonly path: string; readonly sha256: string | null }[];
+  readonly files: readonly {
+    readonly path: string;
+    readonly sha256: string | null;
+    /** The real path in the project, which differs from `path` if a link is on the way. */
+    readonly real?: string;
+    /** Device and inode of the folder of the real file; absent in a fleet. */
+    readonly folder?: string;
+  }[];
   readonly cwd: string;
   readonly sandbox: string;
   /** `none`, `any`, or the hosts that the call may reach. */
@@ -168,6 +175,14 @@ export interface ApprovalUse {
   readonly request_sha256: string;
   /** The most that this call may cost, which counts against the money of the decision; absent: it has no price. */
   readonly worst_case_usd?: number;
+  /** Present if the call ran with another input than the requested one. */
+  readonly edited?: EditedCall;
+}
+
+/** The demands on a call whose input a person gave, as if the model had made it. */
+export interface EditedCall extends Pick<ApprovalSubject, 'capability' | 'item' | 'requirements'> {
+  /** SHA-256 of the canonical input that ran. */
+  readonly input_sha256: string;
 }
 
 /** The end of a request in the log, with every signed decision that led to it. */

@@ -26,6 +26,7 @@ const EXIT_BY_CODE = {
   outputs_missing: EXIT.failed,
   directive_error: EXIT.failed,
   loop_detected: EXIT.failed,
+  answer_cut: EXIT.failed,
   answer_empty: EXIT.failed,
   log_write_failed: EXIT.failed,
   log_malformed: EXIT.failed,
@@ -41,6 +42,8 @@ const EXIT_BY_CODE = {
   content_filtered: EXIT.failed,
   literal_unsupported: EXIT.failed,
   replay_exhausted: EXIT.failed,
+  replay_differs: EXIT.failed,
+  check_failed: EXIT.failed,
   sandbox_unavailable: EXIT.failed,
   fleet_unavailable: EXIT.failed,
   source_unavailable: EXIT.failed,
@@ -60,6 +63,7 @@ const EXIT_BY_CODE = {
   rule_malformed: EXIT.usage,
   skill_malformed: EXIT.usage,
   item_too_large: EXIT.usage,
+  result_too_large: EXIT.usage,
   session_malformed: EXIT.usage,
   config_invalid: EXIT.usage,
   hook_invalid: EXIT.usage,
@@ -146,6 +150,9 @@ const EXIT_BY_CODE = {
   provider_unreachable: EXIT.provider,
   provider_rejected: EXIT.provider,
   provider_key_missing: EXIT.provider,
+  proxy_refused: EXIT.provider,
+  proxy_unreachable: EXIT.provider,
+  ca_unreadable: EXIT.provider,
   provider_overrun: EXIT.provider,
   context_exceeded: EXIT.provider,
   // a person has to decide, or to resume the thread
@@ -259,6 +266,11 @@ export function ignoredWarning(error: {
   readonly hint?: string | undefined;
 }): string {
   return `${IGNORED}${error.message} [${error.code}]. ${error.hint ?? ''}`.trim();
+}
+
+/** Joins hints, each with a full stop. */
+export function joinHints(hints: readonly string[]): string {
+  return hints.map((hint) => (/[.!?]$/.test(hint) ? hint : `${hint}.`)).join(' ');
 }
 
 /** True for a warning that no option silences. */

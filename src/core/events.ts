@@ -4,6 +4,7 @@ import type { ErrorInfo } from './errors.ts';
 import type { FileChange } from './file-change.ts';
 import type { SavedWorktree, WorktreeChanges } from './isolation.ts';
 import type { JsonObject } from './json.ts';
+import type { LimitName } from './limits.ts';
 import type { Message, ToolOutcome } from './message.ts';
 import type { PlanChange } from './plan-change.ts';
 import type { FinalStatus, RunReason } from './thread.ts';
@@ -105,6 +106,15 @@ export interface EventPayloads {
     readonly purpose: 'retry' | 'summary';
     readonly request: RequestEstimate;
   };
+  /** A model call whose answer has begun and takes its time: what tells its cost if the process dies. */
+  answer_started: {
+    readonly turn: number;
+    /** The count with which the provider began, and the ISO time at which it came. */
+    readonly usage?: Usage;
+    readonly at?: string;
+    /** The id by which the provider can be asked for the count of the whole answer. */
+    readonly response_id?: string;
+  };
   token_delta: { readonly text: string };
   thinking_delta: { readonly text: string };
   toolcall_delta: { readonly call_id: string; readonly json: string };
@@ -170,6 +180,8 @@ export interface EventPayloads {
     /** The limit was passed in the middle of an answer, which was stopped. */
     readonly in_answer?: boolean;
   };
+  /** A hook or a person raised a limit, for this run and those after it. */
+  limit_raised: { readonly limit: LimitName; readonly to: number };
   mcp_server_started: McpServerStart;
   mcp_list_changed: {
     readonly server: string;
@@ -210,7 +222,15 @@ export interface EventPayloads {
     /** Usage of the failed call, if no message records it. */
     readonly usage?: Usage;
   };
-  retry_scheduled: { readonly attempt: number; readonly delay_ms: number; readonly policy: string };
+  retry_scheduled: {
+    readonly attempt: number;
+    readonly delay_ms: number;
+    readonly policy: string;
+    /** Why the provider did not answer, such as `overloaded`; absent in older logs. */
+    readonly reason?: string;
+    /** Absent: a call for an answer. */
+    readonly purpose?: 'summary';
+  };
   cost: {
     readonly turn: number;
     readonly usage: Usage;
@@ -304,6 +324,7 @@ const LOG_ONLY = {
   plan_changed: true,
   turn_started: true,
   request_started: true,
+  answer_started: true,
   token_delta: true,
   thinking_delta: true,
   toolcall_delta: true,
@@ -319,6 +340,7 @@ const LOG_ONLY = {
   hook_fired: true,
   rule_matched: true,
   limit_reached: true,
+  limit_raised: true,
   mcp_server_started: true,
   mcp_list_changed: true,
   skill_activated: true,

@@ -45,6 +45,18 @@ export type Condition =
   | { readonly all: readonly Condition[] }
   | { readonly not: Condition };
 
+/** Every path that a condition reads, but for comparisons with `except`, for checks against a context's type. */
+export function conditionPaths(
+  condition: Condition,
+  except?: ConditionOperator,
+): readonly string[] {
+  const pathsOf = (part: Condition): readonly string[] => conditionPaths(part, except);
+  if ('any' in condition) return condition.any.flatMap(pathsOf);
+  if ('all' in condition) return condition.all.flatMap(pathsOf);
+  if ('not' in condition) return pathsOf(condition.not);
+  return condition.op === except ? [] : [condition.path];
+}
+
 /** A decision of a control hook. A closed union. */
 export type ControlAction =
   | { readonly control: 'continue' }

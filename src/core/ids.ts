@@ -37,7 +37,7 @@ export function assertItemId(id: string, type: SignableType): void {
   const problem = itemIdProblem(id);
   if (problem === undefined) return;
   throw new RyeError('invalid_item_id', `${JSON.stringify(id)} is not a ${type} id: ${problem}`, {
-    hint: 'An id is the path below the type folder without extension, such as rye/core/hello.',
+    hint: 'An id is the path below the type folder without extension, such as rye/core/project_report.',
   });
 }
 

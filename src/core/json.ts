@@ -24,6 +24,28 @@ export function parseJson(text: string): JsonValue | undefined {
   }
 }
 
+/** Levels of a value that a person passes. What walks a deeper one would use up the stack. */
+const MAX_LEVELS = 1000;
+
+/** Parses JSON that a person passes; undefined if it is not JSON, or nested more than 1,000 levels deep. */
+export function parseGivenJson(text: string): JsonValue | undefined {
+  const value = parseJson(text);
+  return value !== undefined && levelsOf(text) > MAX_LEVELS ? undefined : value;
+}
+
+/** Returns the depth of valid JSON. */
+function levelsOf(text: string): number {
+  let level = 0;
+  let deepest = 0;
+  for (const [part] of text.matchAll(/"(?:[^"\\]|\\.)*"|[[{\]}]/g)) {
+    if (part === '[' || part === '{') {
+      level += 1;
+      deepest = Math.max(deepest, level);
+    } else if (part === ']' || part === '}') level -= 1;
+  }
+  return deepest;
+}
+
 /** The text form that interpolation and prompts use: strings as they are, everything else as JSON. */
 export function toText(value: JsonValue): string {
   return typeof value === 'string' ? value : JSON.stringify(value);

@@ -39,6 +39,8 @@ export interface CallBatch {
   readonly parallel: number;
   /** `fail`: after a failed call no other begins. */
   readonly on_error: 'fail' | 'continue';
+  /** The item of the list: calls of one item keep their order, other items do not wait for them. */
+  readonly item?: string;
 }
 
 export type ContentBlock = TextBlock | ImageBlock;

@@ -223,6 +223,8 @@ export interface PlannedFleet {
   readonly bundle_plan: string;
   /** ID of the key of the person who owns the thread: the key of a worker signs its records, and decides nothing. */
   readonly submitter: string;
+  /** IDs of the roots whose workers may run its legs; absent in older plans: those that trust the submitter. */
+  readonly roots?: readonly string[];
   /** The files that the thread works on; absent: a new folder. */
   readonly source?: PlannedSource;
   /** Names of the secret inputs whose values are sealed in the store; absent: none. */
@@ -273,8 +275,16 @@ export interface ThreadSettings {
   readonly tools_parallel: number;
   readonly durability: 'turn' | 'always' | 'off';
   readonly token_deltas: 'every' | 'coalesced' | 'off';
-  readonly max_retries: number;
+  /** The most retries of a model call in one turn; absent: as many as `retry_seconds` has room for. */
+  readonly max_retries?: number;
+  /** Seconds after the first failure in which a model call is retried; absent in plans of older versions. */
+  readonly retry_seconds?: number;
+  /** Seconds of silence that break an answer which has begun; 0: none do. */
   readonly stall_seconds: number;
+  /** The same before its first byte; absent in plans of older versions. */
+  readonly first_byte_seconds?: number;
+  /** Seconds in which a connection must be made; absent in plans of older versions. */
+  readonly connect_seconds?: number;
   /** Tool results above this many bytes go to `artifacts/`. */
   readonly result_max_bytes: number;
   readonly error_classification: readonly JsonObject[];
@@ -290,6 +300,8 @@ export interface ThreadSettings {
   };
   /** Folders outside the project that file tools may touch. */
   readonly allow_paths: readonly string[];
+  /** Patterns of files that no tool reads, after the built-in ones; absent: none. */
+  readonly deny_read?: readonly string[];
   /** Confinement of commands and the hosts that they may reach; absent: none. */
   readonly sandbox?: {
     readonly mode: 'off' | 'auto' | 'required';

@@ -89,6 +89,12 @@ export function headBytes(text: string, maxBytes: number): string {
   return bytes.toString('utf8', 0, end);
 }
 
+/** Cuts `text` to at most `max` code units without splitting a code point. */
+export function headChars(text: string, max: number): string {
+  const isSplit = /[\ud800-\udbff]/.test(text.charAt(max - 1)) && max < text.length;
+  return text.slice(0, isSplit ? max - 1 : max);
+}
+
 /** Cuts `text` to its last `maxBytes` UTF-8 bytes at most, without splitting a code point. */
 function tailBytes(text: string, maxBytes: number): string {
   const bytes = Buffer.from(text, 'utf8');

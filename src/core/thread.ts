@@ -87,10 +87,18 @@ export interface ThreadRecord {
 /** A row of the registry with what the thread's descendants have cost. */
 export interface CostedThread extends ThreadRecord {
   readonly cost: FamilyCost;
-  /** The label that it was started with; of a child without one: its directive and its inputs, shortened; secrets are `***`. */
+  /**
+   * The label that it was started with. Without one: the question of a person, or the directive and the inputs of a child,
+   * shortened; secrets are `***`.
+   */
   readonly label?: string;
   /** It should be running, and its process has ended without finishing it. */
   readonly process_gone?: true;
+  /**
+   * The time (ISO 8601, UTC) from which the working time of a running thread counts: the start of its run less the time of
+   * the runs before. Absent: its creation.
+   */
+  readonly working_since?: string;
 }
 
 /** Why a thread runs again: by a person or program, for a message, from another entry, after a crash or after an error. */

@@ -17,8 +17,10 @@ export interface Pricing {
 /** Total usage of a thread; the `cost` of thread.json, the registry and the ThreadResult. */
 export interface Cost extends Usage {
   readonly turns: number;
-  /** USD, rounded to micro-dollars. */
+  /** USD, rounded to micro-dollars: all that counts against the limit. */
   readonly spend: number;
+  /** The part of `spend` that no provider counted: an upper bound for calls that a crash cut. Absent: none. */
+  readonly estimated_spend_usd?: number;
   readonly elapsed_seconds: number;
 }
 
@@ -26,6 +28,8 @@ export interface Cost extends Usage {
 export interface CostShare {
   /** USD, rounded to micro-dollars. */
   readonly spend: number;
+  /** The part of `spend` that is an upper bound instead of a count. Absent: none. */
+  readonly estimated_spend_usd?: number;
   readonly tokens: number;
   readonly turns: number;
 }
@@ -39,12 +43,33 @@ export interface FamilyCost extends Cost {
 
 /** Returns what a thread used itself. */
 export function shareOf(cost: Cost): CostShare {
-  return { spend: cost.spend, tokens: totalTokens(cost), turns: cost.turns };
+  return { ...spendOf(cost), tokens: totalTokens(cost), turns: cost.turns };
+}
+
+/** USD, and the part of it that is an upper bound. */
+export type Spent = Pick<CostShare, 'spend' | 'estimated_spend_usd'>;
+
+function spendOf({ spend, estimated_spend_usd: estimate }: Spent): Spent {
+  return { spend, ...estimatedSpend(toMicroUsd(estimate ?? 0)) };
+}
+
+/** Returns the member of a cost that holds an estimate; nothing if there is none. */
+export function estimatedSpend(micro: MicroUsd): Pick<Spent, 'estimated_spend_usd'> {
+  return micro > 0 ? { estimated_spend_usd: toUsd(micro) } : {};
+}
+
+/** Adds money exactly. */
+export function addSpend(left: Spent, right: Spent): Spent {
+  const [one, other] = [left.estimated_spend_usd ?? 0, right.estimated_spend_usd ?? 0];
+  return {
+    spend: toUsd(toMicroUsd(left.spend) + toMicroUsd(right.spend)),
+    ...estimatedSpend(toMicroUsd(one) + toMicroUsd(other)),
+  };
 }
 
 export function addShare(left: CostShare, right: CostShare): CostShare {
   return {
-    spend: toUsd(toMicroUsd(left.spend) + toMicroUsd(right.spend)),
+    ...addSpend(left, right),
     tokens: left.tokens + right.tokens,
     turns: left.turns + right.turns,
   };
@@ -85,7 +110,7 @@ export function addCost(left: Cost, right: Cost): Cost {
   return {
     ...addUsage(left, right),
     turns: left.turns + right.turns,
-    spend: toUsd(toMicroUsd(left.spend) + toMicroUsd(right.spend)),
+    ...addSpend(left, right),
     elapsed_seconds: Math.round((left.elapsed_seconds + right.elapsed_seconds) * 1000) / 1000,
   };
 }
@@ -106,6 +131,9 @@ export function costSince(before: Cost, total: Cost): Cost {
     ...usageSince(before, total),
     turns: total.turns - before.turns,
     spend: toUsd(toMicroUsd(total.spend) - toMicroUsd(before.spend)),
+    ...estimatedSpend(
+      toMicroUsd(total.estimated_spend_usd ?? 0) - toMicroUsd(before.estimated_spend_usd ?? 0),
+    ),
     elapsed_seconds: Math.round((total.elapsed_seconds - before.elapsed_seconds) * 1000) / 1000,
   };
 }
@@ -146,23 +174,42 @@ export function priceMicroUsd(usage: Usage, pricing: Pricing): MicroUsd {
 
 /** USD with the digits that matter: four below a dollar, two above. */
 export function formatUsd(usd: number): string {
-  if (usd !== 0 && usd < 0.0001) return `$${usd.toFixed(6)}`;
-  return `$${usd.toFixed(usd !== 0 && usd < 1 ? 4 : 2)}`;
+  if (usd === 0) return '$0.00';
+  if (usd > 0 && usd < 0.000_000_5) return '< $0.000001';
+  // by the rounded value: 0.99996 is $1.00, not $1.0000
+  if (Math.round(usd * 1_000_000) < 100) return `$${usd.toFixed(6)}`;
+  return `$${usd.toFixed(Math.round(usd * 10_000) < 10_000 ? 4 : 2)}`;
 }
 
-/** Seconds as `850ms`, `4.2s` or `3m 05s`. */
+/** Formats money, with `≤` if a part of it is an upper bound. */
+export function formatSpend(
+  { spend, estimated_spend_usd: estimate = 0 }: Spent,
+  format: (usd: number) => string = formatUsd,
+): string {
+  return `${estimate > 0 ? '≤ ' : ''}${format(spend)}`;
+}
+
+/** Seconds as `850ms`, `4.2s`, `3m 05s` or `25h 01m`. */
 export function formatSeconds(seconds: number): string {
-  if (seconds < 1) return `${Math.round(seconds * 1000)}ms`;
-  if (seconds < 60) return `${seconds.toFixed(1)}s`;
+  const milliseconds = Math.round(seconds * 1000);
+  if (milliseconds < 1000) return `${milliseconds}ms`;
+  const tenths = Math.round(seconds * 10);
+  if (tenths < 600) return `${(tenths / 10).toFixed(1)}s`;
   const whole = Math.round(seconds);
-  return `${Math.floor(whole / 60)}m ${String(whole % 60).padStart(2, '0')}s`;
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 60) return `${minutes}m ${String(whole % 60).padStart(2, '0')}s`;
+  return `${Math.floor(minutes / 60)}h ${String(minutes % 60).padStart(2, '0')}m`;
 }
 
-/** Token counts as `950`, `12.3k` or `1.2M`. */
+/** Token counts as `950`, `12.3k`, `1.2M` or `3.4B`. */
 export function formatTokens(tokens: number): string {
   if (tokens < 1000) return String(tokens);
-  if (tokens < 1_000_000) return `${(tokens / 1000).toFixed(1)}k`;
-  return `${(tokens / 1_000_000).toFixed(1)}M`;
+  const units = { k: 1000, M: 1_000_000, B: 1_000_000_000 };
+  for (const [unit, size] of Object.entries(units)) {
+    const tenths = Math.round((tokens / size) * 10);
+    if (tenths < 10_000 || unit === 'B') return `${(tenths / 10).toFixed(1)}${unit}`;
+  }
+  return String(tokens);
 }
 
 /**
@@ -170,14 +217,19 @@ export function formatTokens(tokens: number): string {
  * `$0.0310, $0.0520 with children`.
  */
 export function formatCost(cost: SessionCost & Partial<FamilyCost>): string {
+  return costFacts(cost).join(', ');
+}
+
+/** Returns the parts of {@link formatCost}. */
+export function costFacts(cost: SessionCost & Partial<FamilyCost>): readonly string[] {
   const { total } = cost;
   return [
     `${cost.turns} turn${cost.turns === 1 ? '' : 's'}`,
     `${formatTokens(totalTokens(cost))} tokens`,
-    formatUsd(cost.spend),
+    formatSpend(cost),
     ...(total === undefined || total.spend === cost.spend
       ? []
-      : [`${formatUsd(total.spend)} with children`]),
+      : [`${formatSpend(total)} with children`]),
     ...(cost.elapsed_seconds === undefined ? [] : [formatSeconds(cost.elapsed_seconds)]),
-  ].join(', ');
+  ];
 }

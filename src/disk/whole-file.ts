@@ -20,9 +20,9 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
-import { syncFolder, syncFolderBy, withOpen } from './folders.ts';
 import type { FileSyncer } from './measured-sync.ts';
 import { diskReason, writeError } from './reasons.ts';
+import { syncFolder, syncFolderBy, withOpen } from './sync-folder.ts';
 
 /**
  * How much of a file has survived a power failure when its write returns: all of it, its content but perhaps not its

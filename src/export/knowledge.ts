@@ -2,7 +2,7 @@ import type { LogEvent } from '../core/events.ts';
 import { compact } from '../core/json.ts';
 import { withoutControls } from '../core/text.ts';
 import type { ThreadRun } from '../core/thread.ts';
-import { formatCost } from '../core/usage.ts';
+import { formatCost, totalTokens } from '../core/usage.ts';
 import { isKnown, pathTo } from '../log/tree.ts';
 import { bounded, fence, inlineCode, quote, renderEvent } from './markdown.ts';
 import { plainYaml } from './plain-yaml.ts';
@@ -91,9 +91,13 @@ type RunStarted = Extract<LogEvent, { readonly event_type: 'run_started' }>;
 function renderRun({ payload, timestamp }: RunStarted, { document }: Facts): readonly string[] {
   const { run: number, reason } = payload;
   const run = document.runs?.find((one) => one.run === number);
-  const end = run ? [run.status, `${run.cost.turns} turns`, `$${run.cost.spend.toFixed(6)}`] : [];
+  const end = run ? [run.status, turnsText(run.cost.turns), `$${run.cost.spend.toFixed(6)}`] : [];
   const facts = [inlineCode(reason), `started ${inlineCode(timestamp)}`, ...end];
   return [`## Run ${Math.trunc(number)}`, facts.join(', ')];
+}
+
+function turnsText(turns: number): string {
+  return turns === 1 ? '1 turn' : `${turns} turns`;
 }
 
 function originOf({ format, session_id, started_at, ended_at, cost }: Origin): object {
@@ -110,9 +114,9 @@ export function renderOutcome({ document }: Facts): readonly string[] {
   if (result !== '') parts.push(fence(bounded(result), 'text'));
   if (outputs) parts.push('Outputs:', fence(JSON.stringify(outputs, null, 2), 'json'));
   if (cost) {
-    const tokens = cost.input_tokens + cost.output_tokens;
+    const tokens = totalTokens(cost);
     parts.push(
-      `${cost.turns} turns, ${tokens} tokens, $${cost.spend.toFixed(6)}, ${cost.elapsed_seconds} s`,
+      `${turnsText(cost.turns)}, ${tokens} tokens, $${cost.spend.toFixed(6)}, ${cost.elapsed_seconds} s`,
     );
   }
   if (origin?.cost) parts.push(`Imported: ${formatCost(origin.cost)}`);

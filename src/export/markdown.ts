@@ -59,8 +59,7 @@ function renderMessage({
 
 function renderAnswer(message: Extract<Message, { role: 'assistant' }>): string[] {
   const parts: string[] = [];
-  if (message.stop_reason === 'aborted')
-    parts.push('*This answer was cut off and is not part of the conversation.*');
+  if (message.stop_reason === 'aborted') parts.push('*This answer was interrupted.*');
   for (const block of message.content) {
     if (block.type === 'tool_call') {
       const input = block.malformed ?? JSON.stringify(block.input, null, 2);

@@ -1,16 +1,49 @@
+import type { ErrorInfo } from '../core/errors.ts';
 import { isEntryType, type LogEvent, type UnknownEvent } from '../core/events.ts';
-import { compact, isRecord } from '../core/json.ts';
+import { compact, isRecord, type JsonObject } from '../core/json.ts';
 import type { AssistantBlock, ContentBlock, Message } from '../core/message.ts';
+import { DELIVERY_ENTRY } from '../log/delivery-facts.ts';
+import { HiddenValues } from './hidden-values.ts';
+import { announcesSecret, REDACTED, withoutSecretShapes } from './secret-shapes.ts';
 
 type Payload = Readonly<Record<string, unknown>>;
 
+/** The facts of a thread that decide what is removed from its texts. */
+export interface Redacted {
+  readonly directive: string;
+  /** Inputs of the directive: their values are removed wherever a text repeats them. */
+  readonly inputs: readonly JsonObject[];
+  /** Other texts that are removed: keys of providers, folders of this machine. */
+  readonly hidden: readonly string[];
+  /** True if steps were played: then the result and the outputs are those of tools. */
+  readonly isPlayed: boolean;
+}
+
+/** The member of the outcome of a thread that an export shows. */
+interface Outcome {
+  readonly result?: string;
+  readonly outputs?: JsonObject;
+  readonly error?: ErrorInfo;
+}
+
 /**
- * Takes out of a log what its reader need not know to follow the conversation: what tools were given and gave, images,
- * thinking, the state and details of hooks, and everywhere else what looks like a secret. The tree, names, outcomes, times
- * and costs stay. Types that it does not know lose their payload.
+ * Takes out of a log what its reader need not know to follow the conversation: what tools were given and gave, inputs,
+ * images, thinking, the state and details of hooks, and everywhere else what looks like a secret. The tree, names, statuses,
+ * codes, times and costs stay. Types that it does not know lose their payload.
  */
 export class Redaction {
+  readonly #isPlayed: boolean;
+  readonly #values: HiddenValues;
+  /** Entries whose replacement in the context may stay: those that stay themselves. */
+  readonly #spoken = new Set<string>();
   #count = 0;
+
+  constructor({ directive, inputs, hidden, isPlayed }: Redacted) {
+    this.#isPlayed = isPlayed;
+    const given = inputs.flatMap((one) => Object.entries(one));
+    const unspoken = given.filter(([name]) => SPOKEN[directive] !== name);
+    this.#values = new HiddenValues([unspoken.map(([, value]) => value), hidden]);
+  }
 
   /** Number of values redacted so far. */
   get count(): number {
@@ -18,21 +51,46 @@ export class Redaction {
   }
 
   event<E extends LogEvent | UnknownEvent>(event: E): E {
-    return { ...event, payload: this.#payload(event.event_type, event.payload) };
+    const payload = this.#payload(event.event_type, event.payload);
+    const { message } = payload as { readonly message?: Message };
+    if (event.id !== undefined && message && message.role !== 'tool_result') {
+      this.#spoken.add(event.id);
+    }
+    return { ...event, payload };
+  }
+
+  /** The outcome of a thread as its document has it. */
+  outcome<O extends Outcome>(outcome: O): O {
+    const { result, outputs, error } = outcome;
+    return {
+      ...outcome,
+      ...(result === undefined ? {} : { result: this.#result(result) }),
+      ...(outputs === undefined ? {} : { outputs: this.#outputs(outputs) }),
+      ...(error === undefined ? {} : { error: this.#error(error) }),
+    };
   }
 
   /** Any JSON value without what looks like a secret. */
   scrub<T>(value: T): T {
-    return this.#scrub(value) as T;
+    return this.#scrub(value, (text) => this.#shapeless(text)) as T;
+  }
+
+  /** Any JSON value of texts, also without the values of inputs. */
+  prose<T>(value: T): T {
+    return this.#scrub(value, (text) => this.#valueless(this.#shapeless(text))) as T;
   }
 
   #payload(type: string, payload: object): object {
     // an imported entry has the whole line that it was
     const { pi_line: _original, ...given } = payload as Payload;
+    return isEntryType(type) ? this.#entry(type, given) : this.#record(type, given);
+  }
+
+  #entry(type: string, given: Payload): object {
     switch (type) {
       case 'message': {
         const { message, label, turn, original_time, original_usd } = given;
-        const rest = this.scrub({ label, original_time, original_usd });
+        const rest = { label: this.prose(label), ...this.scrub({ original_time, original_usd }) };
         return compact({ message: this.#message(message as Message), turn, ...rest });
       }
       case 'custom':
@@ -42,10 +100,26 @@ export class Redaction {
           original_time: this.scrub(given['original_time']),
         });
       case 'custom_message': {
-        const { details: _details, ...rest } = given;
-        const content = rest['display'] === true ? rest['content'] : this.#text(rest['content']);
+        const { details, ...rest } = given;
+        const isShown = rest['display'] === true && !isOfTool(rest['custom_type'], details);
+        const content = isShown ? this.prose(rest['content']) : this.#text(rest['content']);
         return this.scrub({ ...rest, content });
       }
+      case 'context_edit':
+        return this.#contextEdit(given);
+      case 'compaction':
+      case 'branch_summary': {
+        const { details: _details, ...rest } = given;
+        return this.prose(rest);
+      }
+      default:
+        return NAMES.has(type) ? this.scrub(given) : this.prose(given);
+    }
+  }
+
+  /** Log-only events. */
+  #record(type: string, given: Payload): object {
+    switch (type) {
       case 'tool_call_start':
         return { ...given, input: this.#blank(given['input']) };
       case 'tool_settled': {
@@ -53,15 +127,28 @@ export class Redaction {
         return this.scrub(rest);
       }
       case 'tool_call_progress':
+      // a secret may be in several; the message has the whole text
+      case 'token_delta':
+      case 'thinking_delta':
         return { ...given, text: this.#text(given['text']) };
       case 'toolcall_delta':
         return { ...given, json: this.#text(given['json']) };
-      case 'thinking_delta':
-        return { ...given, text: this.#text(given['text']) };
       case 'thread_started':
         return { ...this.scrub({ ...given, inputs: null }), inputs: this.#blank(given['inputs']) };
-      default:
-        return isEntryType(type) || KEPT.has(type) ? this.scrub(given) : this.#blank(given);
+      case 'thread_finished': {
+        const { result, outputs, error, ...rest } = given as Outcome & Payload;
+        return { ...this.scrub(rest), ...this.outcome(compact({ result, outputs, error })) };
+      }
+      case 'note': {
+        const { details: _details, ...rest } = given;
+        return { ...rest, text: this.#note(given['text']) };
+      }
+      default: {
+        if (!KEPT.has(type)) return this.#blank(given);
+        const unkept = QUOTING.filter((member) => given[member] !== undefined);
+        const quotes = unkept.map((member) => [member, this.#text(given[member])]);
+        return this.scrub({ ...given, ...Object.fromEntries(quotes) });
+      }
     }
   }
 
@@ -79,7 +166,7 @@ export class Redaction {
   }
 
   #contentBlock(block: ContentBlock): ContentBlock {
-    if (block.type === 'text') return this.scrub(block);
+    if (block.type === 'text') return { ...block, text: this.prose(block.text) };
     this.#count += 1;
     return { type: 'text', text: '[redacted image]' };
   }
@@ -87,7 +174,7 @@ export class Redaction {
   #answerBlock(block: AssistantBlock): readonly AssistantBlock[] {
     switch (block.type) {
       case 'text':
-        return [this.scrub(block)];
+        return [{ ...block, text: this.prose(block.text) }];
       case 'thinking':
         this.#count += 1;
         return [{ type: 'thinking', text: REDACTED }];
@@ -115,19 +202,103 @@ export class Redaction {
     return REDACTED;
   }
 
-  #scrub(value: unknown): unknown {
-    if (typeof value === 'string') {
-      const { text, found } = withoutSecretShapes(value);
-      this.#count += found;
-      return text;
-    }
-    if (Array.isArray(value)) return value.map((item) => this.#scrub(item));
+  /** A context edit of a tool's result has that result, shortened. */
+  #contextEdit(given: Payload): object {
+    const { content, ...rest } = given;
+    if (content === undefined) return this.prose(rest);
+    const isSpoken = this.#spoken.has(String(given['target_id']));
+    return { ...this.prose(rest), content: isSpoken ? this.prose(content) : this.#text(content) };
+  }
+
+  /** The beginning of a note is rye's; after a colon it may quote what failed. */
+  #note(text: unknown): string {
+    const [head = '', ...rest] = String(text).split(': ');
+    if (rest.length === 0) return this.prose(head);
+    return `${this.prose(head)}: ${this.#text(rest.join(': '))}`;
+  }
+
+  #result(result: string): string {
+    return this.#isPlayed ? this.#text(result) : this.prose(result);
+  }
+
+  #outputs(outputs: JsonObject): JsonObject {
+    return this.#isPlayed ? (this.#blank(outputs) as JsonObject) : this.prose(outputs);
+  }
+
+  /** Keeps the code, and of the message what is certainly rye's: the rest may quote a tool, a hook or a server. */
+  #error({ code, message }: ErrorInfo): ErrorInfo {
+    if (OWN_WORDS.test(code)) return { code, message: this.prose(message) };
+    const [step] = /^step "[^"\n]*"/.exec(message) ?? [];
+    const rest = this.#text(message);
+    return { code, message: step === undefined ? rest : `${this.prose(step)}: ${rest}` };
+  }
+
+  #shapeless(text: string): string {
+    const clean = withoutSecretShapes(text);
+    this.#count += clean.found;
+    return clean.text;
+  }
+
+  #valueless(text: string): string {
+    const clean = this.#values.removeFrom(text);
+    this.#count += clean.found;
+    return clean.text;
+  }
+
+  #scrub(value: unknown, clean: (text: string) => string): unknown {
+    if (typeof value === 'string') return clean(value);
+    if (Array.isArray(value)) return value.map((item) => this.#scrub(item, clean));
     if (!isRecord(value)) return value;
     return Object.fromEntries(
-      Object.entries(value).map(([name, member]) => [this.scrub(name), this.#scrub(member)]),
+      Object.entries(value).map(([name, member]) => [
+        clean(name),
+        announcesSecret(name) && !isCount(name, member)
+          ? this.#withoutLeaves(member)
+          : this.#scrub(member, clean),
+      ]),
+    );
+  }
+
+  /** The value of a member that its name makes a secret: its shape stays, of its texts and numbers nothing. */
+  #withoutLeaves(value: unknown): unknown {
+    if (typeof value === 'string') return this.#text(value);
+    if (typeof value === 'number') return this.#text(String(value));
+    if (Array.isArray(value)) return value.map((item) => this.#withoutLeaves(item));
+    if (!isRecord(value)) return value;
+    return Object.fromEntries(
+      Object.entries(value).map(([name, member]) => [name, this.#withoutLeaves(member)]),
     );
   }
 }
+
+function isCount(name: string, value: unknown): boolean {
+  return typeof value === 'number' && /tokens?$/i.test(name);
+}
+
+/** Inputs that are what a person wrote to the model, by directive: a message, which stays. */
+const SPOKEN: Readonly<Record<string, string>> = {
+  'rye/core/chat': 'message',
+  'rye/core/ask': 'question',
+};
+
+/** Members of log-only events that may quote a tool, a hook or a server, or are made of inputs. */
+const QUOTING = ['error', 'message', 'label'] as const;
+
+/** Codes whose messages have nothing but numbers and names of limits in them. */
+const OWN_WORDS = /^(?:limit_|budget_|cancelled$|wait_timeout$)/;
+
+/** True for a message that has the result of a child, which the call of a tool asked for. */
+function isOfTool(customType: unknown, details: unknown): boolean {
+  return customType === DELIVERY_ENTRY && isRecord(details) && details['kind'] === 'child_result';
+}
+
+/** Types of entries that have no text, only names and IDs. */
+const NAMES: ReadonlySet<string> = new Set([
+  'model_change',
+  'thinking_change',
+  'rule_injection',
+  'leaf',
+]);
 
 /** Log-only types whose payload describes the course of the run, not its subject. */
 const KEPT: ReadonlySet<string> = new Set([
@@ -136,66 +307,22 @@ const KEPT: ReadonlySet<string> = new Set([
   'plan_changed',
   'turn_started',
   'request_started',
-  'token_delta',
-  'hook_fired',
+  'answer_started',
   'rule_matched',
-  'limit_reached',
+  'hook_fired',
   'error_classified',
+  'child_thread_started',
+  'limit_reached',
+  'limit_raised',
   'retry_scheduled',
   'cost',
-  'child_thread_started',
   'child_thread_finished',
   'delivery',
   'budget',
-  'thread_finished',
   'checkpoint',
   'log_quarantined',
-  'note',
 ]);
 
 function lengthOf(block: ContentBlock): number {
   return block.type === 'text' ? block.text.length : block.data.length;
-}
-
-/**
- * Patterns of secrets: providers' key prefixes, private key blocks, tokens after words that announce them, credentials in
- * addresses. Each pattern is linear. Unknown kinds of secrets are not found.
- */
-const SHAPES: readonly RegExp[] = [
-  // a block without an end counts up to the maximum length
-  /-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:(?!-----END)[\s\S]){0,8000}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?/g,
-  // Anthropic, OpenAI and their like; Stripe
-  /\b[sr]k[-_][\w-]{16,}/g,
-  // GitHub, GitLab, npm, Slack, Hugging Face
-  /\b(?:gh[pousr]_|github_pat_|glpat-|npm_|xox[abeoprs]-|hf_)[\w-]{16,}/g,
-  // AWS, Google
-  /\b(?:AKIA|ASIA)[A-Z0-9]{16}\b/g,
-  /\bAIza[\w-]{30,}/g,
-  // JSON Web Tokens
-  /\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g,
-  /(?<=\b(?:Bearer|Basic)\s)(?=[A-Za-z.~+/=_-]{0,200}\d)[\w.~+/=-]{16,}/g,
-  // user:password@host
-  /(?<=:\/\/[^\s/:@]{0,100}:)[^\s/@]{1,200}(?=@)/g,
-  // PASSWORD=…, "api_key": "…"
-  /(?<=(?:pass(?:word|wd)?|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?)\\?["']?\s{0,3}[:=]\s{0,3}\\?["']?)[^\s"',;&\\]{8,}/gi,
-];
-
-/** Replaces each redacted value. */
-const REDACTED = '[redacted]';
-
-/** The text without what looks like a secret, and how many were found. */
-export function withoutSecretShapes(text: string): {
-  readonly text: string;
-  readonly found: number;
-} {
-  let found = 0;
-  let clean = text;
-  for (const shape of SHAPES) {
-    clean = clean.replaceAll(shape, (match) => {
-      if (match === REDACTED) return match;
-      found += 1;
-      return REDACTED;
-    });
-  }
-  return { text: clean, found };
 }

@@ -23,6 +23,8 @@ export interface LegOrder {
   readonly workerId: string;
   /** Private key of the worker, in PEM form. */
   readonly key: string;
+  /** ID of the root that certified the key; absent: that of a worker of an older version. */
+  readonly root?: string;
   /** Private keys that secret inputs are sealed to, in PEM form. */
   readonly pool: readonly string[];
   readonly threadId: string;

@@ -3,6 +3,7 @@ import { isJsonObject, isRecord, type JsonObject } from '../core/json.ts';
 import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import { readSchedules, type Schedule } from '../schedules/schedule.ts';
 import type { ScheduleEntry } from '../schemas/schedules.ts';
+import { TRUST_HINT } from '../trust/policy.ts';
 import type { LegSpec } from './port.ts';
 
 /** Keeps what is signed here apart from everything else that the same keys sign. */
@@ -38,7 +39,7 @@ export function openOrder(
   const key = keys.find(keyId);
   if (typeof key === 'string')
     throw new RyeError(key, `the schedule is signed by key ${keyId}, which does not count here`, {
-      hint: `If you trust its owner, run: rye keys trust FILE`,
+      hint: TRUST_HINT,
     });
   const { domain, name, schedule } = order;
   if (domain !== DOMAIN || !key.verify(order, signature) || typeof name !== 'string')

@@ -26,7 +26,7 @@ const cost = record(
     spend: number('USD'),
     elapsed_seconds: number(),
   },
-  {},
+  { estimated_spend_usd: number('USD') },
 );
 
 const limits = record(

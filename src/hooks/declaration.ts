@@ -10,7 +10,7 @@ import {
 import { compact, isRecord, type JsonValue } from '../core/json.ts';
 import { parseCapability } from '../policy/capability.ts';
 import { conditionPaths, parseCondition } from '../policy/condition.ts';
-import { interpolationPaths } from '../policy/interpolate.ts';
+import { brokenExpressions, interpolationPaths } from '../policy/interpolate.ts';
 import declared from '../schemas/hooks.json' with { type: 'json' };
 import type { HookFile } from '../schemas/hooks.ts';
 import { parseAction, type Refuse, refuseProblem } from './action.ts';
@@ -52,6 +52,29 @@ export function parseHooks(raw: readonly RawHook[], layer: HookLayer): readonly 
   const [problem] = problems;
   if (problem !== undefined) throw problem;
   return hooks;
+}
+
+/** Like {@link parseHooks} for one file or directive, in which a second hook with an id would replace the first, a guard. */
+export function parseDistinctHooks(
+  raw: readonly RawHook[],
+  layer: HookLayer,
+): readonly HookDeclaration[] {
+  const hooks = parseHooks(raw, layer);
+  const [problem] = doubledHooks(hooks);
+  if (problem !== undefined) throw problem;
+  return hooks;
+}
+
+/** Returns an error for each hook that has the id of an earlier one. */
+export function doubledHooks(hooks: readonly HookDeclaration[]): readonly RyeError[] {
+  return hooks.flatMap(({ id, origin }, at) => {
+    const twin = hooks.slice(0, at).find((earlier) => earlier.id === id);
+    if (twin === undefined) return [];
+    const message = `${origin}: the id "${id}" is that of the hook at ${twin.origin}`;
+    const hint =
+      'Give each hook of a file or directive its own id. An inherited gate is replaced only by a gate.';
+    return [new RyeError('hook_invalid', message, { hint })];
+  });
 }
 
 /**
@@ -220,7 +243,14 @@ function checkAction(action: HookAction, event: HookEvent, refuse: Refuse): void
   if (action.kind === 'inject' && !INJECTABLE.has(event)) {
     refuse(`inject can't add text on the event ${event}`, 'Use thread_started or after_step.');
   }
-  checkPaths(interpolationPaths(interpolatedPart(action)), event, refuse);
+  const texts = interpolatedPart(action);
+  const [broken] = brokenExpressions(texts);
+  if (broken !== undefined) {
+    const hint =
+      "After || write a path, a text in quotes, a number, true or false: ${inputs.who || 'you'}.";
+    refuse(`the expression ${broken} can't be read`, hint);
+  }
+  checkPaths(interpolationPaths(texts), event, refuse);
 }
 
 const ASKABLE: ReadonlySet<HookEvent> = new Set(['tool_gate', 'limit']);

@@ -90,9 +90,10 @@ function endsTheStart(hook: HookDeclaration, failure: RyeError): boolean {
 
 /**
  * Control events: the first hook of layers 0, 1, 3 and then 2 with a control action decides and no later one of them
- * runs, except after `ask`, which a later one may turn into a refusal; a later one whose condition holds is recorded as `superseded`. Infra hooks always run and never decide. A
- * failing gate hook refuses, as does any hook with `on_error: fail`; other failures are recorded and skipped.
- * Injected texts become hidden `custom_message` drafts.
+ * runs, except after `ask`, which a later one may turn into a refusal, but for the built-in one that ends a thread at its
+ * limit; a later one whose condition holds is recorded as `superseded`. A gate is only passed if no hook refuses: `continue`
+ * and `ask` keep none from it. Infra hooks always run and never decide. A failing gate hook refuses, as does any hook with
+ * `on_error: fail`; other failures are recorded and skipped. Injected texts become hidden `custom_message` drafts.
  */
 export async function dispatchControl(
   hooks: readonly HookDeclaration[],
@@ -102,10 +103,10 @@ export async function dispatchControl(
   const fired: Fired[] = [];
   const drafts: EventDraft[] = [];
   let decided: { readonly decision: ControlAction; readonly decidedBy: string } | undefined;
-  // after a demand for a person's decision the later hooks may still refuse, and no more than that
-  let asked: typeof decided;
   for (const hook of hooksOf(hooks, call.event)) {
-    if (decided !== undefined && decided !== asked && !isInfra(hook)) {
+    const isOver =
+      decided !== undefined && (isFinal(call, decided.decision) || isLastResort(hook, call));
+    if (isOver && !isInfra(hook)) {
       if (notRun(hook, call, []) === undefined)
         fired.push(firedRecord(hook, { matched: true, outcome: 'superseded' }));
       continue;
@@ -114,15 +115,29 @@ export async function dispatchControl(
     fired.push(ran.fired);
     drafts.push(...ran.drafts, ...ran.contents.map(injectedMessage));
     const decision = ran.failure === undefined ? ran.control : failureDecision(hook, ran.failure);
-    if (!isInfra(hook) && decision !== undefined) {
-      if (asked === undefined || refuses(decision)) {
-        decided = { decision, decidedBy: hook.id };
-      }
-      if (decision.control === 'ask') asked ??= decided;
+    if (!isInfra(hook) && decision !== undefined && outweighs(call, decision, decided?.decision)) {
+      decided = { decision, decidedBy: hook.id };
     }
     if (options.signal.aborted) break;
   }
   return { ...decided, fired, drafts };
+}
+
+/** True for a hook that rye ships and that ends a thread at its limit: it decides only if no other hook has. */
+function isLastResort({ layer }: HookDeclaration, { event }: HookCall): boolean {
+  return event === 'limit' && layer === 2;
+}
+
+/** True if no later hook is asked after this decision. */
+export function isFinal({ event }: Pick<HookCall, 'event'>, { control }: ControlAction): boolean {
+  return control !== 'ask' && !(control === 'continue' && event === 'tool_gate');
+}
+
+/** True if a later decision replaces one that is not final: an ask a permission, and a refusal both. */
+function outweighs(call: HookCall, next: ControlAction, now: ControlAction | undefined): boolean {
+  if (now === undefined || refuses(next)) return true;
+  if (call.event !== 'tool_gate') return false;
+  return isFinal(call, next) || (now.control === 'continue' && next.control === 'ask');
 }
 
 function refuses({ control }: ControlAction): boolean {

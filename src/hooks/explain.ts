@@ -1,6 +1,7 @@
 import type { HookDeclaration } from '../core/hook.ts';
 import { type DecidingNode, explain, forecast } from '../policy/condition.ts';
 import { contextPathProblem, dispatchKind } from './contexts.ts';
+import { isFinal } from './dispatch.ts';
 import { type HookCall, inRunningOrder, isInfra, isSuppressed } from './run-hook.ts';
 import { missingCapability } from './sources.ts';
 
@@ -56,9 +57,15 @@ export function explainHooks(
 }
 
 function decides(hook: HookDeclaration): boolean {
-  const kind = dispatchKind(hook.event);
-  const decisive = kind === 'control' ? 'control' : 'set_extends';
-  return !isInfra(hook) && hook.actions.some((action) => action.kind === decisive);
+  const isControl = dispatchKind(hook.event) === 'control';
+  return (
+    !isInfra(hook) &&
+    hook.actions.some((action) =>
+      isControl
+        ? action.kind === 'control' && isFinal(hook, action.action)
+        : action.kind === 'set_extends',
+    )
+  );
 }
 
 function explainOne(

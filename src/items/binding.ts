@@ -86,17 +86,7 @@ export function assertIdentity(
   { type, id, path }: Pick<ItemPath, 'type' | 'id' | 'path'>,
   { name, category }: DeclaredIdentity,
 ): void {
-  if ((type === 'tool' || type === 'directive') && id.includes('.')) {
-    const other = id.replaceAll('.', '/');
-    throw new RyeError(
-      'invalid_item_id',
-      `the ${type} ${id} cannot run: a grant of ${other} would cover it too`,
-      {
-        location: { path },
-        hint: 'Rename it: ids of directives and tools must not contain dots.',
-      },
-    );
-  }
+  assertRunnableId({ type, id, path });
   const other = otherIdentity(id, { name: name === '' ? undefined : name, category });
   if (other === undefined) return;
   throw new RyeError('item_moved', `the file is not ${type} ${id}: ${other}`, {
@@ -104,6 +94,20 @@ export function assertIdentity(
     hint: `It was copied or renamed after it was signed. Review it, correct its name and category, then run: rye sign ${type} ${id}`,
     details: { type, id, path },
   });
+}
+
+/** Refuses the id of a directive or a tool that a grant of another one would cover. */
+export function assertRunnableId({ type, id, path }: Pick<ItemPath, 'type' | 'id' | 'path'>): void {
+  if ((type !== 'tool' && type !== 'directive') || !id.includes('.')) return;
+  const other = id.replaceAll('.', '/');
+  throw new RyeError(
+    'invalid_item_id',
+    `the ${type} ${id} cannot run: a grant of ${other} would cover it too`,
+    {
+      location: { path, line: 1 },
+      hint: 'Rename it: ids of directives and tools must not contain dots.',
+    },
+  );
 }
 
 /** Returns the category that an id implies: its folder, empty at the top. */

@@ -90,5 +90,8 @@ function parseTest(tokens: readonly string[]): Condition | { readonly problem: s
 /** JSON, a text in single quotes, or the words as they are. */
 function valueOf(text: string): JsonValue {
   const quoted = /^'([^']*)'$/.exec(text)?.[1];
-  return quoted ?? parseJson(text) ?? text;
+  const value = parseJson(text);
+  // a text that it is compared with may be 1.10, which is not 1.1
+  if (typeof value === 'number' && String(value) !== text) return text;
+  return quoted ?? value ?? text;
 }

@@ -23,9 +23,13 @@ import {
   lowerLimits,
   mergeConfig,
   nestConfig,
+  overriddenFile,
   overridePath,
+  SIGNED_ONLY,
   type UnknownSetting,
   unknownSettings,
+  withLowerRows,
+  withoutEmptySections,
 } from './config.ts';
 import { readFlatConfig } from './flat-config.ts';
 import {
@@ -34,6 +38,7 @@ import {
   LIMITS_FILE,
   withLowestCeiling,
   withoutCeiling,
+  withPlainLimits,
 } from './limit-ceiling.ts';
 import { fromRyeOs } from './rye-os-config.ts';
 import type { FoundFile, Spaces } from './spaces-fs.ts';
@@ -45,6 +50,8 @@ export interface ConfigOptions extends VerifyContext {
   readonly overrides?: readonly ConfigOverride[];
   /** Called with one line for each file that is ignored or causes a warning. */
   readonly onNotice: (notice: string) => void;
+  /** Returns the first mistake of a file that would count without a trusted signature. Absent: such files are not checked. */
+  readonly mistakeIn?: (file: FoundFile) => Promise<string | undefined>;
 }
 
 export interface Config {
@@ -76,8 +83,9 @@ export function openConfig(options: ConfigOptions): Config {
     load: (name) => remember(merged, name, () => mergeLayers(name, layer, options)),
     loadFrom: async (name, space) => flattenConfig((await layer(name, space)) ?? EMPTY_MAP),
     names(prefix = '') {
-      const ids = options.spaces.list('config').map(({ id }) => id);
-      return [...new Set(ids)].filter((id) => id.startsWith(prefix)).toSorted();
+      return configNames(options)
+        .filter((id) => id.startsWith(prefix))
+        .toSorted();
     },
   };
 }
@@ -126,11 +134,12 @@ async function mergeLayers(
   options: ConfigOptions,
 ): Promise<LoadedConfig> {
   const { overrides = [] } = options;
+  const names = overrides.length === 0 ? [] : configNames(options);
   const shipped = (await layer(name, 'system')) ?? EMPTY_MAP;
   let node = EMPTY_MAP;
   const lay = (upper: ConfigNode): void => {
     assertKnownSettings(name, shipped, upper);
-    node = mergeConfig(node, name === LIMITS_FILE ? withLowestCeiling(node, upper) : upper);
+    node = layConfig(name, node, upper);
   };
   for (const space of SPACES.toReversed()) {
     const upper = await layer(name, space);
@@ -140,7 +149,7 @@ async function mergeLayers(
   const ignored = name === LIMITS_FILE ? await ignoredLayer(name, options) : undefined;
   if (ignored) node = lowerLimits(node, ignored);
   for (const { key, value } of overrides) {
-    const path = overridePath(name, key);
+    const path = overriddenFile(names, key) === name ? overridePath(name, key) : undefined;
     if (path === undefined) continue;
     const given = await parseOverride(key, value);
     if (name === LIMITS_FILE) assertOnlyLowers(node, key, path, given);
@@ -148,6 +157,17 @@ async function mergeLayers(
   }
   return flattenConfig(node);
 }
+
+/** Lays one version of a file over another. What guards is merged by its meaning. */
+function layConfig(name: string, lower: ConfigNode, given: ConfigNode): ConfigNode {
+  const upper = withoutEmptySections(lower, given);
+  if (name === LIMITS_FILE) {
+    return mergeConfig(lower, withLowestCeiling(lower, withPlainLimits(upper)));
+  }
+  return mergeConfig(lower, name === RISK_FILE ? withLowerRows(lower, upper) : upper);
+}
+
+const RISK_FILE = 'agent/capability_risk';
 
 /** Returns the project's file that is ignored because its signature does not count; undefined if it can't be parsed. */
 async function ignoredLayer(name: string, options: ConfigOptions): Promise<ConfigNode | undefined> {
@@ -170,21 +190,35 @@ function assertKnownSettings(name: string, shipped: ConfigNode, upper: ConfigNod
     'config_invalid',
     [`${first.origin}: unknown setting ${first.path}`, ...lines].join('; '),
     {
-      hint: first.hint ?? 'Remove it. `rye config show` lists every setting.',
+      hint: first.hint ?? 'Remove it. `rye config show --all` lists every setting.',
       details: { unknown: unknown.map(({ path, origin }) => ({ setting: path, origin })) },
     },
   );
 }
 
+function configNames({ spaces }: Pick<ConfigOptions, 'spaces'>): readonly string[] {
+  return [...new Set(spaces.list('config').map(({ id }) => id))];
+}
+
 function assertOverridesMeanFiles({ overrides = [], spaces }: ConfigOptions): void {
   if (overrides.length === 0) return;
-  const names = [...new Set(spaces.list('config').map(({ id }) => id))];
+  const names = configNames({ spaces });
   for (const { key } of overrides) {
-    if (names.some((name) => overridePath(name, key) !== undefined)) continue;
+    const meant = overriddenFile([...names, ...SIGNED_ONLY], key);
+    if (meant !== undefined && SIGNED_ONLY.has(meant)) {
+      throw new RyeError(
+        'usage',
+        `-c ${key}: no option changes ${meant}, which counts as it is signed`,
+        {
+          hint: `Write it to .ai/config/${meant}.yaml and sign it: rye sign config ${meant}`,
+        },
+      );
+    }
+    if (meant !== undefined) continue;
     const [file = ''] = key.split('.');
     const known = names.map((name) => name.slice(name.lastIndexOf('/') + 1));
     throw new RyeError('usage', `-c ${key}: no configuration file matches this key`, {
-      hint: didYouMean(file, known) ?? '`rye config show` lists every setting.',
+      hint: didYouMean(file, known) ?? '`rye config show --all` lists every setting.',
     });
   }
 }
@@ -195,7 +229,7 @@ async function loadLayer(
   options: ConfigOptions,
 ): Promise<ConfigNode | undefined> {
   const found = options.spaces.find('config', name, { space });
-  if (found === undefined || !admitted(found, options)) return undefined;
+  if (found === undefined || !(await admitted(found, options))) return undefined;
   const node = bounded(found, await parseConfig(found), options);
   if (space === 'system') return node;
   const translated = fromRyeOs(name, node);
@@ -206,25 +240,42 @@ async function loadLayer(
 /** Drops the ceilings of a limits file that no trusted key has signed, and reports that. */
 function bounded(found: FoundFile, node: ConfigNode, options: ConfigOptions): ConfigNode {
   if (found.id !== LIMITS_FILE || !hasCeiling(node) || verifyFile(found, options).ok) return node;
-  const message = `${found.path}: limits.ceiling counts only in a signed file`;
+  const message = `${found.path}: limits.ceiling applies only in a signed file`;
   const hint = `Sign it: rye sign config ${LIMITS_FILE}`;
   options.onNotice(ignoredWarning({ code: 'unsigned', message, hint }));
   return withoutCeiling(node);
 }
 
-/** True if a file counts; reports ignored files and warnings. */
-function admitted(found: FoundFile, options: ConfigOptions): boolean {
+/** True if a file counts; reports ignored files and warnings. A file without a trusted signature stops no command. */
+async function admitted(found: FoundFile, options: ConfigOptions): Promise<boolean> {
   const verdict = verifyFile(found, options);
   if (verdict.ok) return true;
   const error = faultError(found, verdict);
   if (found.space === 'project' && isPowerFile(found.id)) {
-    options.onNotice(ignoredWarning(error));
+    options.onNotice(ignoredFile(found.id, error));
     return false;
   }
   const decision = decide(options.policy, { operation: 'config', space: found.space, verdict });
   if (decision === 'refuse') throw error;
+  // a guard that cannot be read is an error, never no guard
+  const isChecked = decision === 'warn' && !isPowerFile(found.id);
+  const mistake = isChecked ? await options.mistakeIn?.(found) : undefined;
+  if (mistake !== undefined) {
+    const message = `${error.message} and cannot be used: ${mistake}`;
+    options.onNotice(ignoredWarning({ code: error.code, message }));
+    return false;
+  }
   if (decision === 'warn') options.onNotice(`${error.message} [${error.code}]`);
   return true;
+}
+
+/** Returns the warning about a configuration file that is ignored, with what still applies of it. */
+export function ignoredFile(
+  id: string,
+  { message, code, hint }: Parameters<typeof ignoredWarning>[0],
+): string {
+  const rest = id === LIMITS_FILE ? '; only its lower limits apply' : '';
+  return ignoredWarning({ message: `${message}${rest}`, code, hint });
 }
 
 /** Reads one configuration file without its layers; throws `config_invalid` with file:line:col. */
@@ -236,7 +287,7 @@ export async function readConfigFile(found: FoundFile): Promise<LoadedConfig> {
 export async function readOverShipped(found: FoundFile, spaces: Spaces): Promise<LoadedConfig> {
   const shipped = spaces.find('config', found.id, { space: 'system' });
   const { node } = fromRyeOs(found.id, await parseConfig(found));
-  return flattenConfig(mergeConfig(shipped ? await parseConfig(shipped) : EMPTY_MAP, node));
+  return flattenConfig(layConfig(found.id, shipped ? await parseConfig(shipped) : EMPTY_MAP, node));
 }
 
 /** Returns the unknown settings of one file. Throws `config_invalid` if the file cannot be parsed. */

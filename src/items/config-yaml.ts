@@ -138,8 +138,11 @@ function invalid(
   message: string,
   position: { line: number; column: number },
 ): RyeError {
+  const name = CONFIG_FILE.exec(path)?.[1]?.replaceAll('\\', '/');
   return new RyeError('config_invalid', message, {
     location: { path, ...position },
-    hint: 'Correct the file, then run: rye config show',
+    hint: `Correct the file${name === undefined ? '.' : `, then run: rye sign config ${name}`}`,
   });
 }
+
+const CONFIG_FILE = /(?:^|[\\/])\.ai[\\/]config[\\/](.+)\.ya?ml$/;

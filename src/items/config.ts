@@ -62,6 +62,50 @@ function idOf(node: ConfigNode | undefined): string | undefined {
   return id?.kind === 'scalar' && typeof id.value === 'string' ? id.value : undefined;
 }
 
+/**
+ * Returns `upper` without its sections that have no value, such as one whose last line was commented out: it changes nothing of the one
+ * below.
+ */
+export function withoutEmptySections(lower: ConfigNode, upper: ConfigNode): ConfigNode {
+  if (lower.kind !== 'map' || upper.kind !== 'map') return upper;
+  const members = [...upper.members].flatMap(([name, node]) => {
+    const below = lower.members.get(name);
+    if (below === undefined || below.kind === 'scalar') return [[name, node] as const];
+    const isEmpty = node.kind === 'scalar' && node.value === null;
+    return isEmpty ? [] : [[name, withoutEmptySections(below, node)] as const];
+  });
+  return { ...upper, members: new Map(members) };
+}
+
+const CLASSIFICATIONS = 'classifications';
+
+/**
+ * Puts the rows of the lower risk table after those of the upper one, without the patterns that the upper one classifies: a
+ * table of one row must not make everything else unclassified.
+ */
+export function withLowerRows(lower: ConfigNode, upper: ConfigNode): ConfigNode {
+  const below = membersOf(lower).get(CLASSIFICATIONS);
+  const above = membersOf(upper).get(CLASSIFICATIONS);
+  if (upper.kind !== 'map' || below?.kind !== 'list' || above?.kind !== 'list') return upper;
+  const known = new Set(above.items.flatMap(patternsOf));
+  const rest = below.items.flatMap((row): readonly ConfigNode[] => {
+    const patterns = membersOf(row).get('patterns');
+    if (row.kind !== 'map' || patterns?.kind !== 'list') return [row];
+    const items = patterns.items.filter((one) => one.kind !== 'scalar' || !known.has(one.value));
+    const members = new Map(row.members).set('patterns', { ...patterns, items });
+    return items.length === 0 ? [] : [{ ...row, members }];
+  });
+  const rows: ConfigNode = { ...above, items: [...above.items, ...rest] };
+  return { ...upper, members: new Map(upper.members).set(CLASSIFICATIONS, rows) };
+}
+
+function patternsOf(row: ConfigNode) {
+  const patterns = membersOf(row).get('patterns');
+  return patterns?.kind === 'list'
+    ? patterns.items.flatMap((one) => (one.kind === 'scalar' ? [one.value] : []))
+    : [];
+}
+
 /** Converts a node to a JSON value and the origins of its leaves; empty lists and maps are leaves too. */
 export function flattenConfig(root: ConfigNode): LoadedConfig {
   const origins = new Map<string, string>();
@@ -148,15 +192,33 @@ export interface ConfigOverride {
  * of the file and of the member with dots: `agent.resilience.limits.turns`. The folder `agent` is optional.
  */
 export function overridePath(name: string, key: string): readonly string[] | undefined {
+  const prefix = overridePrefix(name, key);
+  return prefix === undefined ? undefined : key.slice(prefix.length + 1).split('.');
+}
+
+/** Returns the name of the file that a key is about: of several, the one with the longest name. */
+export function overriddenFile(names: readonly string[], key: string): string | undefined {
+  return names
+    .filter((name) => overridePrefix(name, key) !== undefined)
+    .toSorted((one, other) => one.length - other.length)
+    .at(-1);
+}
+
+function overridePrefix(name: string, key: string): string | undefined {
   const file = name.replaceAll('/', '.');
   const short = file.startsWith('agent.') ? file.slice('agent.'.length) : file;
-  for (const prefix of [file, short]) {
-    if (key.startsWith(`${prefix}.`) && key.length > prefix.length + 1) {
-      return key.slice(prefix.length + 1).split('.');
-    }
-  }
-  return undefined;
+  return [file, short].find(
+    (prefix) => key.startsWith(`${prefix}.`) && key.length > prefix.length + 1,
+  );
 }
+
+/** Files that count only as they are signed: no option changes who is trusted, who decides, and what guards. */
+export const SIGNED_ONLY: ReadonlySet<string> = new Set([
+  'agent/approvals',
+  'agent/hooks',
+  'schedules',
+  'trust',
+]);
 
 const POWER_FILES = new Set([
   'agent/approvals',

@@ -8,6 +8,7 @@ import { originOf, type Problems } from './source.ts';
 import {
   childElements,
   elementToJson,
+  exactValue,
   isTrue,
   textOf,
   typedValue,
@@ -327,7 +328,7 @@ function namedTexts(element: XmlElement): JsonObject {
   return Object.fromEntries(
     childElements(element).map((child) => [
       child.attributes.get('name') ?? child.name,
-      typedValue(textOf(child)),
+      exactValue(textOf(child)),
     ]),
   );
 }

@@ -97,7 +97,32 @@ function readTypedGrant(
     );
     return;
   }
+  warnForeign(draft, element);
   grant(draft, element, `rye.${verb}.${element.name}.${pattern(text)}`, around);
+}
+
+/** Warns of elements and attributes that a grant does not have: they are no part of it. */
+function warnForeign(
+  { problems }: DirectiveDraft,
+  element: XmlElement,
+  known: readonly string[] = ['optional', 'ask', 'reason'],
+): void {
+  const warn = (what: string, hint: string, { location }: XmlElement): void =>
+    problems.warn({
+      code: 'permission_malformed',
+      message: `${what} has no effect: it grants nothing and is ignored`,
+      location,
+      hint,
+    });
+  for (const child of childElements(element)) {
+    const hint = `Remove <${child.name}>, or move it to where it belongs.`;
+    warn(`<${child.name}> inside <${element.name}>`, hint, child);
+  }
+  for (const name of element.attributes.keys()) {
+    if (known.includes(name)) continue;
+    const hint = didYouMean(name, known) ?? `Valid attributes are ${known.join(', ')}.`;
+    warn(`the attribute "${name}" of <${element.name}>`, hint, element);
+  }
 }
 
 function pattern(text: string): string {
@@ -143,6 +168,7 @@ function readAcknowledgement(element: XmlElement, draft: DirectiveDraft): void {
     );
     return;
   }
+  warnForeign(draft, element, ['risk']);
   const reason = textOf(element);
   draft.permissions.acknowledgements.push({ risk, reason, origin: originOf(element.location) });
 }

@@ -15,6 +15,7 @@ import { coerce } from './inputs.ts';
 import { findFence, linesBetween } from './markdown.ts';
 import { mayHaveType, readSchemaElement, typeOfSchema } from './output-schema.ts';
 import { readBodyProcess, readProcess } from './process.ts';
+import { lostReferences } from './process-references.ts';
 import {
   normalizeNewlines,
   originOf,
@@ -73,7 +74,16 @@ export function readDirective(
   const body = bodySource(lines, endLine, path);
   if (body.text !== '') noteOrigin(draft, 'body', { path, line: body.line });
   if (draft.steps.length === 0) readBodyProcess(body, draft);
+  else reportLost(draft);
   return { directive: finish(draft, linesBetween(lines, 1, line), body.text), problems };
+}
+
+/** Inputs that are inherited are known, and checked, once the chain is. */
+function reportLost({ steps, outputs, inputs, origins, problems }: DirectiveDraft): void {
+  const names = inputs.map(({ name }) => name);
+  for (const lost of lostReferences({ steps, outputs, inputs: names, origins })) {
+    problems.error({ code: 'directive_malformed', ...lost });
+  }
 }
 
 function bodySource(lines: readonly string[], from: number, path: string): SourceText {

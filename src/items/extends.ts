@@ -131,8 +131,8 @@ function arrow(ids: readonly string[]): string {
 
 /**
  * Composes a chain, root first, leaf last. Context is concatenated and deduplicated per position, suppress is a union,
- * and hooks accumulate, where a descendant's hook replaces an ancestor's with the same id in place. Capabilities, model
- * and inputs come from the nearest directive that declares any, each limit and each behavior setting from the nearest
+ * and hooks and inputs accumulate, where a descendant's replaces an ancestor's with the same id or name in place. Capabilities
+ * and model come from the nearest directive that declares any, each limit and each behavior setting from the nearest
  * that declares it. Everything else comes from the leaf.
  */
 export function composeChain(chainRootFirst: readonly LoadedDirective[]): Composed {
@@ -140,10 +140,8 @@ export function composeChain(chainRootFirst: readonly LoadedDirective[]): Compos
   const leaf = chain.at(-1);
   if (leaf === undefined) throw new RyeError('internal', 'the chain of directives is empty');
   const nearestFirst = chain.toReversed();
-  const granting =
-    nearestFirst.find(({ permissions }) => permissions.capabilities.length > 0) ?? leaf;
+  const granting = nearestFirst.find(declaresPermissions) ?? leaf;
   const withModel = nearestFirst.find(({ model }) => model !== undefined) ?? leaf;
-  const withInputs = nearestFirst.find(({ inputs }) => inputs.length > 0) ?? leaf;
   const continuing = nearestFirst.find((one) => one.continuationDirective !== undefined) ?? leaf;
   return compact({
     name: leaf.name,
@@ -168,13 +166,19 @@ export function composeChain(chainRootFirst: readonly LoadedDirective[]): Compos
     suppress: [...new Set(chain.flatMap(({ context }) => context.suppress))],
     continuationDirective: continuing.continuationDirective,
     behavior: mergeBehavior(...chain.map(({ behavior }) => behavior)),
-    inputs: withInputs.inputs,
+    inputs: mergeInputs(chain),
     outputs: leaf.outputs,
     steps: leaf.steps,
     body: leaf.body,
-    origins: composeOrigins(chain, { leaf, granting, withModel, withInputs }),
+    origins: composeOrigins(chain, { leaf, granting, withModel }),
     warnings: chain.flatMap(({ warnings }) => warnings.map(formatProblem)),
   });
+}
+
+/** True if a directive declares what it may do, nothing too; acknowledgements alone belong to what an ancestor grants. */
+function declaresPermissions({ permissions }: Directive): boolean {
+  const { capabilities, acknowledgements: accepted, xml } = permissions;
+  return capabilities.length > 0 || (xml !== '' && accepted.length === 0);
 }
 
 function nearestLimits(nearestFirst: readonly Directive[]): readonly RawLimit[] {
@@ -201,15 +205,30 @@ function ceilings(ancestors: readonly LoadedDirective[]): readonly Ceiling[] {
     }));
 }
 
+/** Two hooks of one directive with one id both stay, as does a gate beside another hook of its id: that is an error later. */
 function mergeHooks(chain: readonly Directive[]): readonly RawHook[] {
   const hooks: RawHook[] = [];
-  for (const hook of chain.flatMap(({ rawHooks }) => rawHooks)) {
-    const id = hook.value['id'];
-    const earlier = id === undefined ? -1 : hooks.findIndex(({ value }) => value['id'] === id);
-    if (earlier === -1) hooks.push(hook);
-    else hooks[earlier] = hook;
+  for (const { rawHooks } of chain) {
+    const own = new Set<RawHook>();
+    for (const hook of rawHooks) {
+      const at = hooks.findIndex((earlier) => !own.has(earlier) && replaces(hook, earlier));
+      own.add(hook);
+      if (at === -1) hooks.push(hook);
+      else hooks[at] = hook;
+    }
   }
   return hooks;
+}
+
+function replaces({ value: hook }: RawHook, { value: earlier }: RawHook): boolean {
+  if (hook['id'] === undefined || hook['id'] !== earlier['id']) return false;
+  const events = [earlier['event'], hook['event']];
+  // a hook without an event switches the earlier one off
+  return events[0] !== 'tool_gate' || events[1] === undefined || events[1] === 'tool_gate';
+}
+
+function mergeInputs(chain: readonly Directive[]): Directive['inputs'] {
+  return [...new Map(chain.flatMap(({ inputs }) => inputs.map((one) => [one.name, one]))).values()];
 }
 
 function concatRefs(
@@ -227,7 +246,6 @@ interface Sources {
   readonly leaf: Directive;
   readonly granting: Directive;
   readonly withModel: Directive;
-  readonly withInputs: Directive;
 }
 
 /** Returns the one directive that supplies a value; undefined if the nearest that declares it does. */
@@ -235,8 +253,14 @@ function sourceOf(path: string, sources: Sources): Directive | undefined {
   const [head] = path.split('.');
   if (head === 'capabilities') return sources.granting;
   if (head === 'model') return sources.withModel;
-  if (head === 'inputs') return sources.withInputs;
-  const inheritable = ['limits', 'behavior', 'hooks', 'context', 'continuation_directive'];
+  const inheritable = [
+    'limits',
+    'behavior',
+    'hooks',
+    'inputs',
+    'context',
+    'continuation_directive',
+  ];
   return head !== undefined && inheritable.includes(head) ? undefined : sources.leaf;
 }
 

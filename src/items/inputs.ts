@@ -46,6 +46,24 @@ export function resolveInputs(
   return { values: Object.fromEntries(values), secretNames };
 }
 
+/**
+ * Returns the inputs of a run that is not checked yet as the run will have them: in their types, with defaults, without secret
+ * ones. A value that does not fit stays, because the check refuses it.
+ */
+export function likelyInputs(
+  declarations: readonly InputDeclaration[],
+  raw: JsonObject,
+): JsonObject {
+  const values = new Map(Object.entries(raw));
+  for (const declaration of declarations) {
+    const { name, secret } = declaration;
+    const result = resolveOne({ ...declaration, required: false }, raw[name], {});
+    if (secret || ('value' in result && result.value === undefined)) values.delete(name);
+    else if ('value' in result) values.set(name, result.value);
+  }
+  return Object.fromEntries(values);
+}
+
 const MISSING = 'missing input';
 
 type Resolution = { readonly value: JsonValue | undefined } | { readonly problem: string };

@@ -20,6 +20,32 @@ export function hasCeiling(file: ConfigNode): boolean {
   return membersOf(membersOf(file).get(LIMITS)).has(CEILING);
 }
 
+/**
+ * Returns a limits file with one spelling of each limit, and without the limits that have no value: such a line lifts nothing. A
+ * limit that is written twice stays so, which is an error later.
+ */
+export function withPlainLimits(file: ConfigNode): ConfigNode {
+  const limits = membersOf(file).get(LIMITS);
+  if (file.kind !== 'map' || limits?.kind !== 'map') return file;
+  const members = new Map(plainMembers(limits));
+  const ceiling = members.get(CEILING);
+  if (ceiling?.kind === 'map') {
+    members.set(CEILING, { ...ceiling, members: new Map(plainMembers(ceiling)) });
+  }
+  return { ...file, members: new Map(file.members).set(LIMITS, { ...limits, members }) };
+}
+
+function plainMembers({
+  members,
+}: Extract<ConfigNode, { kind: 'map' }>): readonly (readonly [string, ConfigNode])[] {
+  return [...members].flatMap(([name, node]) => {
+    if (node.kind === 'scalar' && node.value === null) return [];
+    const bare = name.replace(/^max_/, '');
+    const isAlias = LIMIT_NAMES.some((one) => one === bare) && !members.has(bare);
+    return [[isAlias ? bare : name, node]] as const;
+  });
+}
+
 /** Returns the upper file with, for each limit, the lower one of both ceilings. */
 export function withLowestCeiling(lower: ConfigNode, upper: ConfigNode): ConfigNode {
   const below = ceilingOf(lower);
@@ -52,6 +78,11 @@ export function assertOnlyLowers(
   value: ConfigNode,
 ): void {
   if (first !== LIMITS) return;
+  if (name === '' && value.kind !== 'map') {
+    throw new RyeError('usage', `-c ${key} has no limits`, {
+      hint: `Name one: -c ${key}.turns=10`,
+    });
+  }
   const given = name === '' ? membersOf(value) : new Map([[name, value]]);
   for (const [written, node] of given) {
     const bare = written.replace(/^max_/, '');
@@ -63,12 +94,8 @@ export function assertOnlyLowers(
     const limit = LIMIT_NAMES.find((one) => one === bare);
     const now = limit && amountOf(membersOf(membersOf(file).get(LIMITS)).get(limit));
     if (now === undefined || !(amountOf(node) > now)) continue;
-    throw new RyeError(
-      'raise_limits_required',
-      `-c ${key} is above the configured ${bare}=${now}`,
-      {
-        hint: `Pass --limit ${bare}=N with --raise-limits, which the log records.`,
-      },
-    );
+    throw new RyeError('raise_limits_required', `-c ${key} exceeds the configured ${bare}=${now}`, {
+      hint: `Pass --limit ${bare}=N with --raise-limits, which the log records.`,
+    });
   }
 }

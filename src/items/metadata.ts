@@ -3,6 +3,7 @@ import { LineCounter, parseDocument } from 'yaml';
 import { type ErrorCode, RyeError, type SourceLocation } from '../core/errors.ts';
 import type { ItemType } from '../core/ids.ts';
 import { isJsonObject, type JsonObject, toText } from '../core/json.ts';
+import { headChars } from '../core/text.ts';
 import { isSignatureLine } from '../trust/signature-line.ts';
 import { parseFlatYaml } from './flat-yaml.ts';
 import { normalizeNewlines, type SourceText, shifted } from './source.ts';
@@ -167,10 +168,11 @@ export function splitFrontmatter(
   path: string,
   code: ErrorCode,
 ): Frontmatter | undefined {
-  const normalized = normalizeNewlines(text);
+  const normalized = withoutMark(normalizeNewlines(text));
   const newline = normalized.indexOf('\n');
   const signed = newline !== -1 && isSignatureLine(normalized.slice(0, newline));
-  const content = signed ? normalized.slice(newline + 1) : normalized;
+  // an editor may have put the mark before or below the signature
+  const content = signed ? withoutMark(normalized.slice(newline + 1)) : normalized;
   const line = signed ? 2 : 1;
   if (!/^---(?!-)/.test(content)) return undefined;
   const refuse = (): never => {
@@ -201,6 +203,11 @@ export function splitFrontmatter(
   return { mapping, body: file.content.trim() };
 }
 
+/** Returns the text without a byte order mark. */
+function withoutMark(text: string): string {
+  return text.startsWith('\uFEFF') ? text.slice(1) : text;
+}
+
 type Engine = (text: string) => object;
 
 function withMatter(
@@ -228,8 +235,8 @@ const HEAD = 16 * 1024;
 const MAX_DESCRIPTION = 200;
 
 /**
- * Finds version and description for `rye list` with patterns in the head of the file. Never fails and does not validate
- * the file.
+ * Finds version and description for `rye list` in the head of the file: in its frontmatter, or with patterns. Never fails
+ * and does not validate the file.
  */
 export function summarize(type: ItemType, text: string): ItemSummary {
   return SUMMARIES[type](normalizeNewlines(text.slice(0, HEAD)));
@@ -246,24 +253,46 @@ const SUMMARIES: Readonly<Record<ItemType, (head: string) => ItemSummary>> = {
       constant(head, '__version__') ?? member(head, 'version'),
       constant(head, '__tool_description__') ?? member(head, 'description'),
     ),
-  knowledge: (head) =>
-    summary(
-      member(head, 'version'),
-      member(head, 'description') ?? member(head, 'title') ?? member(head, 'name'),
-    ),
+  knowledge: (head) => metadataSummary(head, ['description', 'title', 'name']),
   rule: metadataSummary,
   skill: metadataSummary,
 };
 
-function metadataSummary(head: string): ItemSummary {
-  return summary(member(head, 'version'), member(head, 'description'));
+function metadataSummary(head: string, names = ['description']): ItemSummary {
+  const read = frontmatterReader(head) ?? ((name: string) => member(head, name));
+  return summary(
+    read('version'),
+    names.reduce<string | undefined>((found, name) => found ?? read(name), undefined),
+  );
+}
+
+/** Reads members of the YAML between `---` lines or in a fence; undefined where there is none. */
+function frontmatterReader(head: string): ((name: string) => string | undefined) | undefined {
+  const yaml = /^(?:---|```ya?ml)[ \t]*\n([\s\S]*?)\n(?:---|```)/m.exec(withoutMark(head))?.[1];
+  if (yaml === undefined) return undefined;
+  return (name) => {
+    // each member by itself: another one may be no YAML
+    const text = new RegExp(`^${name}:.*(?:\\n(?:[ \\t].*)?)*`, 'm').exec(yaml)?.[0] ?? '';
+    const code = 'invalid_input';
+    try {
+      const mapping = parseYamlMapping({ path: '', text, line: 1, column: 1 }, code);
+      const isText = isScalar(mapping.value[name]);
+      return isText ? new MetadataReader(mapping, code).text(name) : undefined;
+    } catch {
+      return member(yaml, name);
+    }
+  };
+}
+
+function isScalar(value: unknown): boolean {
+  return typeof value !== 'object';
 }
 
 function summary(version: string | undefined, description: string | undefined): ItemSummary {
   const line = (description ?? '').replaceAll(/\s+/g, ' ').trim();
   return {
     version: (version ?? '').trim(),
-    description: line.length > MAX_DESCRIPTION ? `${line.slice(0, MAX_DESCRIPTION - 1)}…` : line,
+    description: line.length > MAX_DESCRIPTION ? `${headChars(line, MAX_DESCRIPTION - 1)}…` : line,
   };
 }
 

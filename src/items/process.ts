@@ -10,7 +10,7 @@ import { coerce } from './inputs.ts';
 import { findCalls, findHeadings, type Heading, type WrittenCall } from './markdown.ts';
 import { negatedBlock, readBlock } from './process-blocks.ts';
 import { Locator, originOf, Problems, problemOf, type SourceText } from './source.ts';
-import { childElements, parseXml, textOf, type XmlElement, type XmlNode } from './xml.ts';
+import { childElements, isTrue, parseXml, textOf, type XmlElement, type XmlNode } from './xml.ts';
 
 /** Reads the `<step>` elements of `<process>` in order. An action outside a step becomes a separate step. */
 export function readProcess(element: XmlElement, draft: DirectiveDraft): void {
@@ -180,7 +180,7 @@ function readAction(
     item_type,
     item_id,
     // an option of the call, not a parameter of the item
-    async: async === undefined ? undefined : async === 'true',
+    async: async === undefined ? undefined : isTrue(async),
     isolation,
     isolation_result,
     parameters: Object.fromEntries(params),

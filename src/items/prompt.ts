@@ -100,10 +100,10 @@ export interface Interpolated<T> {
 
 // Defaults are bounded, so that unclosed references take linear time.
 const REFERENCE =
-  /\{input:([A-Za-z_][\w-]*)(\?|[:|][^}]{0,1000})?\}|\$\{inputs\.([A-Za-z_][\w-]*)\}|\{env:([A-Za-z_]\w*)(?::([^}]{0,1000}))?\}/g;
+  /\{input:([A-Za-z_][\w-]*)(\?|[:|][^}]{0,1000})?\}|\$\{\s*inputs\.([A-Za-z_][\w-]*)\s*(?:\|\|\s*(?:'([^'{}]{0,1000})'|"([^"{}]{0,1000})")\s*)?\}|\{env:([A-Za-z_]\w*)(?::([^}]{0,1000}))?\}/g;
 
 /**
- * Replaces `{input:k}`, `{input:k?}`, `{input:k:default}`, `{input:k|default}`, `${inputs.k}`, `{env:V}` and
+ * Replaces `{input:k}`, `{input:k?}`, `{input:k:default}`, `{input:k|default}`, `${inputs.k}`, `${inputs.k || 'default'}`, `{env:V}` and
  * `{env:V:default}` in one pass; values are never expanded again. Non-strings become JSON. A missing input and a variable
  * that is unset or not allowed take their default, else stay unchanged and are reported.
  */
@@ -150,9 +150,20 @@ export function referredInputs(
   text: string,
 ): readonly { readonly name: string; readonly offset: number }[] {
   return [...text.matchAll(REFERENCE)].flatMap((match) => {
-    const name = match[2] === undefined ? (match[1] ?? match[3]) : undefined;
+    const hasDefault = [match[2], match[4], match[5]].some((one) => one !== undefined);
+    const name = hasDefault ? undefined : (match[1] ?? match[3]);
     return name === undefined ? [] : [{ name, offset: match.index }];
   });
+}
+
+/** Alternatives after `||`, which only {@link REFERENCE} and hooks have. */
+const ALTERNATIVE = /\$\{\s*(?:inputs|steps)\b[^{}]*\|\|[^{}]*\}/g;
+
+/** Returns the expressions of a directive's text that look like references with a default and are none. */
+export function brokenDefaults(text: string): readonly string[] {
+  return [...text.matchAll(ALTERNATIVE)]
+    .map(([found]) => found)
+    .filter((found) => found.replaceAll(REFERENCE, '') !== '');
 }
 
 /** Returns inputs for plans, thread.json and hooks, with secret values as `***`. */
@@ -169,7 +180,7 @@ function lookUp(
   groups: readonly (string | undefined)[],
   scope: InterpolationScope,
 ): JsonValue | undefined {
-  const [input, suffix, dotted, variable, fallback] = groups;
+  const [input, suffix, dotted, single, double, variable, fallback] = groups;
   if (variable !== undefined) {
     const value = scope.envAllow.includes(variable) ? scope.env[variable] : undefined;
     return value ?? fallback;
@@ -177,6 +188,6 @@ function lookUp(
   const name = input ?? dotted ?? '';
   const value = Object.hasOwn(scope.inputs, name) ? scope.inputs[name] : undefined;
   if (value !== undefined) return scope.secretNames.includes(name) ? `{secret:${name}}` : value;
-  if (suffix === undefined) return undefined;
+  if (suffix === undefined) return single ?? double;
   return suffix === '?' ? '' : suffix.slice(1);
 }

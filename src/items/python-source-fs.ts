@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
 import { isJsonObject, type JsonObject, type JsonValue, parseJson } from '../core/json.ts';
 import { absoluteSearchPath } from '../core/text.ts';
+import { PYTHON_EFFECTS } from './python-effects.ts';
 import type { ModuleImport, SourceFacts } from './tool-advice.ts';
 import { type RawToolMetadata, TOOL_CONSTANTS, toolMalformed } from './tool-metadata.ts';
 
@@ -184,31 +185,26 @@ for node in tree.body:
             "Write plain strings, numbers, lists and dicts, or names of such constants of this file: it is read without being run.")
     except (ValueError, TypeError, RecursionError, MemoryError):
         fail(name + " is not a literal value", value, "Write plain strings, numbers, lists and dicts: it is read without being run.")
-def is_main(node):
+stdlib = getattr(sys, "stdlib_module_names", frozenset(sys.builtin_module_names))
+def guarded(handlers):
+    for handler in handlers:
+        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+        if any(kind is None or (isinstance(kind, ast.Name) and kind.id in ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")) for kind in kinds):
+            return True
+    return False
+${PYTHON_EFFECTS}def is_main(node):
     return isinstance(node, ast.If) and any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(node.test))
 def is_quiet(node):
-    if isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Pass, ast.Raise)):
-        return True
-    if isinstance(node, ast.Expr):
-        if isinstance(node.value, ast.Constant):
-            return True
-        call = node.value.func if isinstance(node.value, ast.Call) else None
-        return call is not None and ast.unparse(call) in ("sys.path.insert", "sys.path.append", "logging.basicConfig", "warnings.filterwarnings", "load_dotenv")
-    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
-        return True
     if isinstance(node, ast.If) and not is_main(node):
         return all(is_quiet(part) for part in node.body + node.orelse)
     if isinstance(node, ast.Try):
         parts = node.body + node.orelse + node.finalbody + [part for handler in node.handlers for part in handler.body]
-        return all(is_quiet(part) for part in parts)
-    return False
+        return not works(node) or all(is_quiet(part) for part in parts)
+    return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Raise)) or not works(node)
 def works(node):
-    if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not any(isinstance(part, (ast.Call, ast.Await)) for part in ast.walk(node)):
-        return False
     try:
-        Reader().read(node.value)
-        return False
-    except (Unknown, RecursionError, MemoryError):
+        return acts(node)
+    except RecursionError:
         return True
 execute = None
 calls_execute = False
@@ -219,14 +215,9 @@ for node in tree.body:
         execute = {"required": len(positional) - len(arguments.defaults), "keywords": sum(1 for default in arguments.kw_defaults if default is None), "line": node.lineno}
     elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and not is_main(node):
         calls_execute = calls_execute or any(isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "execute" for part in ast.walk(node))
-stdlib = getattr(sys, "stdlib_module_names", frozenset(sys.builtin_module_names))
+used = {part.id for part in ast.walk(tree) if isinstance(part, ast.Name)}
+loads = [alias.name.split(".")[0] for node in tree.body if isinstance(node, ast.Import) for alias in node.names if (alias.asname or alias.name.split(".")[0]) not in used]
 imports = []
-def guarded(handlers):
-    for handler in handlers:
-        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-        if any(kind is None or (isinstance(kind, ast.Name) and kind.id in ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")) for kind in kinds):
-            return True
-    return False
 def visit(node, optional):
     if isinstance(node, ast.Import):
         for alias in node.names:
@@ -253,13 +244,22 @@ except RecursionError:
 flags = sorted({node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value in ("--params", "--project-path")})
 print(json.dumps({"members": members, "facts": {
     "execute": execute, "callsExecute": calls_execute, "main": any(is_main(node) for node in tree.body),
-    "quiet": all(is_quiet(node) or is_main(node) for node in tree.body),
-    "works": any(works(node) for node in tree.body),
-    "imports": imports, "flags": flags}}))
+    "quiet": all(is_main(node) or (is_quiet(node) and not isinstance(node, ast.Raise)) for node in tree.body),
+    "works": any(works(node) for node in tree.body if not is_main(node)),
+    "imports": imports, "flags": flags, "loads": loads}}))
 `;
 
 const DEFAULT_TIMEOUT_MS = 10_000;
 const MAX_OUTPUT = 4 * 1024 * 1024;
+
+const TEXT_BLOCK = /("""|''')[\s\S]*?\1/g;
+const PLAIN_WORK =
+  /^(?!(?:if|elif|while|not|lambda|class|def|from|import)\b)[A-Za-z_][\w.]*\s*\(|^(?:print|exec|while)\b/m;
+
+/** True if a line of the text calls something when the module runs, so that no interpreter need decide it. */
+export function plainlyRuns(text: string): boolean {
+  return PLAIN_WORK.test(text.replaceAll(TEXT_BLOCK, '""'));
+}
 
 /** Reads the constants of a Python tool and what its module defines, runs and imports, without running it. */
 export async function readPythonSource(
@@ -268,7 +268,7 @@ export async function readPythonSource(
   options: PythonOptions,
 ): Promise<RawToolMetadata> {
   const describes = Object.keys(TOOL_CONSTANTS).some((name) => text.includes(name));
-  if (!describes && !text.includes('def ')) {
+  if (!describes && !text.includes('def ') && plainlyRuns(text)) {
     return { value: {}, locate: () => ({ path, line: 1 }) };
   }
   const answer = parseJson(await runPython(text, path, options));
@@ -306,6 +306,7 @@ function factsOf(value: JsonValue | undefined): SourceFacts {
   return {
     flags: flags.map(String),
     imports: imports.filter((one) => isJsonObject(one)).map(importOf),
+    loads: Array.isArray(facts['loads']) ? facts['loads'].map(String) : [],
     runsSomething: hasMain || facts['quiet'] === false || facts['works'] === true,
     hasMain: hasMain || facts['callsExecute'] === true || facts['quiet'] === false,
     ...(isJsonObject(execute)

@@ -57,17 +57,10 @@ const SPELLINGS = {
   engine: ['engine'],
 } as const;
 
-const OTHER_MEMBERS = [
-  'name',
-  'title',
-  'version',
-  'author',
-  'category',
-  'tags',
-  'question',
-  'astCondition',
-  'ast_condition',
-];
+const OTHER_MEMBERS = ['name', 'title', 'version', 'author', 'category', 'tags', 'question'];
+
+/** Conditions of other programs that rye does not have. */
+const FOREIGN_CONDITIONS = new Set(['astCondition', 'ast_condition', 'match']);
 
 /** Parses a rule file: YAML frontmatter and the body. Throws `rule_malformed` with the location in the file. */
 export const parseRule = rememberParsed((text, path): Rule => {
@@ -128,6 +121,14 @@ function unknownMembers(mapping: YamlMapping): readonly ItemProblem[] {
   const problems = new Problems();
   for (const member of Object.keys(mapping.value)) {
     if (known.includes(member)) continue;
+    if (FOREIGN_CONDITIONS.has(member)) {
+      problems.warn({
+        code: 'rule_malformed',
+        message: `"${member}" is not supported in a rule and is ignored: rye has only \`condition\`, a list of regular expressions`,
+        location: mapping.locate(member),
+      });
+      continue;
+    }
     problems.warn({
       code: 'rule_malformed',
       message: `"${member}" is unknown in a rule and is ignored`,

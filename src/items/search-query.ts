@@ -317,13 +317,26 @@ const UNIT_MS: Readonly<Record<string, number>> = {
 export function parseTime(text: string, now: number): string | undefined {
   const age = /^(\d{1,4})([mhdw])$/.exec(text);
   if (age !== null) return isoTime(now - Number(age[1]) * (UNIT_MS[age[2] ?? ''] ?? 0));
-  const midnight = now - (now % DAY_MS);
-  if (text === 'today') return isoTime(midnight);
-  if (text === 'yesterday') return isoTime(midnight - DAY_MS);
+  if (text === 'today') return isoTime(midnight(now, 0));
+  if (text === 'yesterday') return isoTime(midnight(now, 1));
   if (!/^\d{4}-\d\d(?:-\d\d(?:T[\d:.]+(?:Z|[+-]\d\d:?\d\d)?)?)?$/.test(text)) return undefined;
+  const day = text.slice(0, 10);
+  // Date.parse takes February 31 for March 3
+  if (day.length === 10 && !isDay(day)) return undefined;
   const zoned = text.includes('T') && !/(?:Z|[+-]\d\d:?\d\d)$/.test(text) ? `${text}Z` : text;
   const time = Date.parse(zoned);
   return Number.isNaN(time) ? undefined : isoTime(time);
+}
+
+/** Returns when a day began where this process runs, some days ago; a day of a change of the clock is as long as it is. */
+function midnight(now: number, daysAgo: number): number {
+  const day = new Date(now);
+  return new Date(day.getFullYear(), day.getMonth(), day.getDate() - daysAgo).getTime();
+}
+
+function isDay(day: string): boolean {
+  const time = Date.parse(`${day}T00:00:00Z`);
+  return !Number.isNaN(time) && isoTime(time).startsWith(day);
 }
 
 function parseDate({ text, column, field }: Token, now: number): string {

@@ -80,7 +80,8 @@ export type GlobCompiler = (pattern: string) => Promise<(id: string) => boolean>
 export interface SignOptions {
   readonly spaces: Spaces;
   readonly compileGlob: GlobCompiler;
-  readonly signer: () => SigningKey;
+  /** Called for the first file that is valid. */
+  readonly signer: () => SigningKey | Promise<SigningKey>;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
   /** Returns the place of signatures in a space; default: inline. */
@@ -98,10 +99,11 @@ export async function signItems(
   { type, pattern, dryRun = false }: SignRequest,
   options: SignOptions,
 ): Promise<readonly SignOutcome[]> {
-  const matches = await matchItems(type, pattern, options);
+  const matches = layersOf(type, pattern, options) ?? (await matchItems(type, pattern, options));
   const writable = matches.filter(({ space }) => space !== 'system');
   const [first] = matches;
   if (first !== undefined && writable.length === 0) {
+    if (options.spaces.isClone) throw partOfClone(first);
     throw new RyeError(
       'read_only_space',
       `the ${type} ${first.id} is in the system space, which is read-only`,
@@ -124,6 +126,35 @@ export async function signItems(
   }
   return outcomes;
 }
+
+/** The refusal of a shipped item in the clone of rye that it belongs to. */
+export function partOfClone({ type, id, path }: ItemPath): RyeError {
+  return new RyeError(
+    'read_only_space',
+    `the ${type} ${id} ships with rye, and this is its clone`,
+    {
+      hint: `Edit ${path} itself, then run: npm run build`,
+      details: { type, id, path },
+    },
+  );
+}
+
+/** Returns the files of a configuration name that count together; undefined for what one file decides. */
+function layersOf(
+  type: SignableType,
+  id: string,
+  { spaces }: Pick<SignOptions, 'spaces'>,
+): readonly ItemPath[] | undefined {
+  if (type !== 'config' || GLOB.test(id)) return undefined;
+  const found = (['project', 'user'] as const).flatMap((space) => {
+    const file = spaces.find(type, id, { space });
+    return file?.space === space ? [file] : [];
+  });
+  const paths = new Set(found.map(({ path }) => path));
+  return paths.size > 1 ? found : undefined;
+}
+
+const GLOB = /[*?[\]{}]/;
 
 /** Checks the signatures of the items that match a pattern in all spaces; throws `item_not_found`. */
 export async function verifyItems(
@@ -160,7 +191,7 @@ async function signOne(
       location: { path },
     });
   }
-  const signing = { subject: itemSubject(file), key: options.signer(), now: options.now() };
+  const signing = { subject: itemSubject(file), key: await options.signer(), now: options.now() };
   const mode = (await options.modeOf?.(file.space)) ?? 'inline';
   const write = mode === 'detached' ? signBeside : signInside;
   return { ...outcome, status: write(file, { text, style, ...signing }, { ...options, dryRun }) };
@@ -218,14 +249,18 @@ async function signSkill(
   { signer, now }: SignOptions,
 ): Promise<SignOutcome['status']> {
   const folder = dirname(path);
-  const list = signedSkillList(folder, id, signer(), now());
+  const list = signedSkillList(folder, id, await signer(), now());
   if (list === undefined) return 'unchanged';
   if (dryRun) return 'would_sign';
   writeWhole(skillListPath(folder), list);
   return 'signed';
 }
 
-function verifyOne({ type, id, space, path }: ItemPath, context: VerifyContext): VerifyOutcome {
+/** Checks the signature of one file. */
+export function verifyOne(
+  { type, id, space, path }: ItemPath,
+  context: VerifyContext,
+): VerifyOutcome {
   const outcome = { type, id, space, path };
   let found: FoundFile | undefined;
   try {
@@ -255,7 +290,7 @@ export async function matchItems(
   pattern: string,
   { spaces, compileGlob }: Pick<SignOptions, 'spaces' | 'compileGlob'>,
 ): Promise<readonly ItemPath[]> {
-  if (!/[*?[\]{}]/.test(pattern)) {
+  if (!GLOB.test(pattern)) {
     const found = spaces.find(type, pattern);
     if (found !== undefined) return [found];
     throw itemNotFound(

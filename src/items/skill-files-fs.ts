@@ -194,6 +194,9 @@ export function withForeignSkills(own: Spaces, foreign: Spaces): Spaces {
       .toSorted((a, b) => (a.id === b.id ? 0 : a.id < b.id ? -1 : 1));
   };
   return {
+    own: own.own,
+    isClone: own.isClone,
+    isShipped: (path) => own.isShipped(path),
     root: (space) => own.root(space),
     find,
     list,

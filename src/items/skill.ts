@@ -1,7 +1,12 @@
 import { basename, dirname } from 'node:path';
 import { RyeError, type SourceLocation } from '../core/errors.ts';
 import { compact, isRecord } from '../core/json.ts';
-import { type Frontmatter, MetadataReader, splitFrontmatter } from './metadata.ts';
+import {
+  type Frontmatter,
+  MetadataReader,
+  parseYamlMapping,
+  splitFrontmatter,
+} from './metadata.ts';
 import { type ItemProblem, normalizeNewlines, Problems } from './source.ts';
 
 /** A skill as the Agent Skills specification (agentskills.io) defines it, read from its `SKILL.md`. */
@@ -63,15 +68,27 @@ export function readSkill(
   text: string,
   path: string,
 ): { readonly skill: Skill; readonly problems: Problems } {
-  const { mapping, body } = splitSkill(text, path);
+  const { mapping, body, broken } = splitSkill(text, path);
   const problems = new Problems();
+  if (broken)
+    problems.caught(broken.error, { code: 'skill_malformed', location: { path, line: 1 } });
   const reader = new MetadataReader(mapping, 'skill_malformed');
   const report = (key: string, message: string): void =>
     problems.error({ code: 'skill_malformed', message, location: mapping.locate(key) });
+  /** A member of the wrong type is missing; that costs no other member. */
+  const optional = <T>(key: string, read: () => T): T | undefined => {
+    try {
+      return read();
+    } catch (error) {
+      problems.caught(error, { code: 'skill_malformed', location: mapping.locate(key) });
+      return undefined;
+    }
+  };
+  const optionalText = (key: string) => optional(key, () => reader.text(key));
   const folder = basename(dirname(path)).normalize('NFKC');
-  const name = (reader.text('name') ?? '').normalize('NFKC');
-  const description = reader.text('description') ?? '';
-  const compatibility = reader.text('compatibility');
+  const name = (optionalText('name') ?? '').normalize('NFKC');
+  const description = optionalText('description') ?? '';
+  const compatibility = optionalText('compatibility');
   checkName(name, folder, (message) => report('name', message));
   if (description === '') report('description', 'the skill has no description');
   if (description.length > MAX_DESCRIPTION) {
@@ -88,14 +105,13 @@ export function readSkill(
     path,
     name: name === '' ? folder : name,
     description,
-    license: reader.text('license'),
+    license: optionalText('license'),
     compatibility,
     metadata: textMap(mapping.value['metadata'], () =>
       report('metadata', 'metadata is not a mapping of texts'),
     ),
     // an entry such as Bash(git add:*) holds spaces
-    allowedTools: (reader
-      .list('allowed-tools')
+    allowedTools: ((optional('allowed-tools', () => reader.list('allowed-tools')) ?? [])
       .join(' ')
       .match(/[^\s,()]+(?:\([^()]*\))?/g) ?? []) as readonly string[],
     body,
@@ -103,7 +119,11 @@ export function readSkill(
   return { skill, problems };
 }
 
-function splitSkill(text: string, path: string): Frontmatter {
+/** Splits a skill; `broken` is why its YAML was read with quotes that it does not have. */
+function splitSkill(
+  text: string,
+  path: string,
+): Frontmatter & { readonly broken?: { readonly error: unknown } } {
   const location: SourceLocation = { path, line: 1 };
   const split = (content: string): Frontmatter => {
     const found = splitFrontmatter(content, path, 'skill_malformed');
@@ -116,26 +136,37 @@ function splitSkill(text: string, path: string): Frontmatter {
   try {
     return split(text);
   } catch (error) {
-    const repaired = quoteColons(normalizeNewlines(text));
+    const repaired = quoteTexts(normalizeNewlines(text));
     if (repaired === undefined) throw error;
     try {
-      return split(repaired);
+      return { ...split(repaired), broken: { error } };
     } catch {
       throw error;
     }
   }
 }
 
-/** Quotes frontmatter values that contain a colon: `description: Use when: …` is a common mistake. */
-function quoteColons(text: string): string | undefined {
+/** Quotes frontmatter values that are no YAML, as other programs do: `Use when: …`, `[file] [format]`, `@name`. */
+function quoteTexts(text: string): string | undefined {
   const end = text.indexOf('\n---', 3);
   if (end === -1) return undefined;
-  const head = text.slice(0, end);
-  const quoted = head.replaceAll(
-    /^([\w-]+):[ \t]+([^\s"'[{|>&*!#][^\n]*:[^\n]*)$/gm,
-    (_, key: string, value: string) => `${key}: ${JSON.stringify(value.trim())}`,
-  );
-  return quoted === head ? undefined : quoted + text.slice(end);
+  const members = text.slice(0, end).split(/\n(?=[\w-]+:)/);
+  const quoted = members.map((member) => {
+    const [, key = '', value = ''] = /^([\w-]+):\s([\s\S]*)$/.exec(member) ?? [];
+    const isText = key !== '' && value.trim() !== '' && !isYaml(member);
+    return isText ? `${key}: ${JSON.stringify(value.trim().replaceAll(/\s*\n\s*/g, ' '))}` : member;
+  });
+  const head = quoted.join('\n');
+  return head === text.slice(0, end) ? undefined : head + text.slice(end);
+}
+
+function isYaml(text: string): boolean {
+  try {
+    parseYamlMapping({ path: '', text, line: 1, column: 1 }, 'skill_malformed');
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function checkName(name: string, folder: string, report: (message: string) => void): void {

@@ -58,11 +58,14 @@ export function snippetOf(
   document: Pick<SearchDocument, 'title' | 'tags' | 'id' | 'body'>,
   node: SearchNode | undefined,
 ): string {
-  for (const [field, name] of FIELDS) {
-    const text = unmarked(document[name]);
-    const pattern = node && patternOf(node, field, alphabetOf(text));
-    const matches = pattern ? findMatches(text, pattern) : [];
-    if (matches.length > 0) return cut(text, matches);
+  // the index also finds parts of words
+  for (const isPart of [false, true]) {
+    for (const [field, name] of FIELDS) {
+      const text = unmarked(document[name]);
+      const pattern = node && patternOf(node, field, alphabetOf(text), isPart);
+      const matches = pattern ? findMatches(text, pattern) : [];
+      if (matches.length > 0) return cut(text, matches);
+    }
   }
   return unmarked(document.body).slice(0, HEAD);
 }
@@ -104,18 +107,29 @@ interface Match {
 }
 
 /** Returns one pattern for all terms of a query in a field; undefined if there are none. */
-function patternOf(node: SearchNode, field: TextField, alphabet: Alphabet): RegExp | undefined {
-  const sources = [...new Set(alternatives(node, field, alphabet))];
+function patternOf(
+  node: SearchNode,
+  field: TextField,
+  alphabet: Alphabet,
+  isPart = false,
+): RegExp | undefined {
+  const sources = [...new Set(alternatives(node, field, alphabet, isPart))];
   if (sources.length === 0) return undefined;
   // the longest first, so that a phrase is marked as a whole even if its first word is also a term
   const longest = sources.toSorted((left, right) => right.length - left.length);
-  return new RegExp(`(?<![${alphabet.word}])(?:${longest.join('|')})`, `g${alphabet.flags}`);
+  const start = isPart ? '' : `(?<![${alphabet.word}])`;
+  return new RegExp(`${start}(?:${longest.join('|')})`, `g${alphabet.flags}`);
 }
 
-function alternatives(node: SearchNode, field: TextField, alphabet: Alphabet): string[] {
+function alternatives(
+  node: SearchNode,
+  field: TextField,
+  alphabet: Alphabet,
+  isPart: boolean,
+): string[] {
   if (node.kind === 'not') return [];
   if (node.kind === 'and' || node.kind === 'or')
-    return node.nodes.flatMap((part) => alternatives(part, field, alphabet));
+    return node.nodes.flatMap((part) => alternatives(part, field, alphabet, isPart));
   if (node.field !== undefined && node.field !== field) return [];
   const { word: letters, accents } = alphabet;
   const words = wordsOf(node.text).map((word) =>
@@ -126,7 +140,8 @@ function alternatives(node: SearchNode, field: TextField, alphabet: Alphabet): s
   if (words.length === 0) return [];
   const isPrefix = node.kind === 'term' && node.prefix;
   // bounded, because one word may be as long as its document
-  const end = isPrefix ? `[${letters}${accents}]{0,64}` : `(?![${letters}${accents}])`;
+  const wordEnds = isPart ? '' : `(?![${letters}${accents}])`;
+  const end = isPrefix ? `[${letters}${accents}]{0,64}` : wordEnds;
   return [`${words.join(`[^${letters}]{1,64}`)}${end}`];
 }
 

@@ -74,7 +74,13 @@ export interface ListedItem extends ItemPath {
 }
 
 export interface Spaces {
-  /** Returns the space's `.ai` folder; undefined if an earlier space is the same folder. */
+  /** The space of the project's folder: the user's, if both are one folder. */
+  readonly own: 'project' | 'user';
+  /** True if the project is the clone of rye that runs: its `.ai` has the shipped items and the project's own. */
+  readonly isClone: boolean;
+  /** True for a path in the system space. */
+  isShipped(path: string): boolean;
+  /** Returns the space's `.ai` folder; undefined for a project that is the user's folder. */
   root(space: Space): string | undefined;
   /**
    * Reads the file of an id from the first space that has it; undefined if none has. Throws `invalid_item_id`,
@@ -113,11 +119,14 @@ export interface SpacePaths {
   readonly projectPath: string;
   readonly userSpacePath: string;
   readonly systemPath: string;
+  /** The files that rye ships, by their path below the system space's `.ai`. */
+  readonly manifest?: Readonly<Record<string, unknown>>;
 }
 
 /**
  * Opens the three spaces; reads only their real paths. `folder` is the folder of items in each space, which differs for
- * other programs.
+ * other programs. A project that is the user's folder is the user space only. In a clone of rye, project and system space
+ * are one folder: the system space has the files of the manifest, the project all others.
  */
 export function openSpaces(paths: SpacePaths, folder = '.ai'): Spaces {
   return new DiskSpaces(paths, folder);
@@ -130,8 +139,12 @@ export function itemFolder(type: SignableType): string {
 
 /** Returns the error for an unknown id, with similar ids in the hint. */
 export function itemNotFound(type: SignableType, id: string, knownIds: Iterable<string>): RyeError {
+  const server = type === 'tool' ? /^mcp\/([^/]+)\//.exec(id)?.[1] : undefined;
   return new RyeError('item_not_found', `unknown ${type} ${id}`, {
     hint:
+      (server === undefined
+        ? undefined
+        : `See the tools of a server with: rye mcp test ${server}`) ??
       didYouMean(id, knownIds) ??
       (type === 'config' ? 'Run: rye config path' : `Run: rye list ${type}`),
     details: { type, id },
@@ -142,21 +155,41 @@ export function itemNotFound(type: SignableType, id: string, knownIds: Iterable<
 const shipped = new LruMap<string, readonly ItemPath[]>(16);
 
 class DiskSpaces implements Spaces {
+  readonly own: 'project' | 'user';
+  readonly isClone: boolean;
   readonly #roots: ReadonlyMap<Space, string>;
+  readonly #manifest: Readonly<Record<string, unknown>>;
 
-  constructor({ projectPath, userSpacePath, systemPath }: SpacePaths, folder: string) {
-    const bySpace = { project: projectPath, user: userSpacePath, system: systemPath };
-    const roots = new Map<Space, string>();
-    const seen = new Set<string>();
-    for (const space of SPACES) {
-      const root = join(bySpace[space], folder);
-      const real = realPathOf(root) ?? root;
-      // in the home directory, project and user space are the same; its items count once, as the project's
-      if (seen.has(real)) continue;
-      seen.add(real);
-      roots.set(space, root);
-    }
-    this.#roots = roots;
+  constructor(
+    { projectPath, userSpacePath, systemPath, manifest = {} }: SpacePaths,
+    folder: string,
+  ) {
+    const project = join(projectPath, folder);
+    const user = join(userSpacePath, folder);
+    const system = join(systemPath, folder);
+    const [realProject, realUser, realSystem] = [project, user, system].map(
+      (root) => realPathOf(root) ?? root,
+    );
+    this.own = realProject === realUser ? 'user' : 'project';
+    this.isClone = realProject === realSystem;
+    this.#manifest = manifest;
+    this.#roots = new Map<Space, string>([
+      ...(this.own === 'project' ? [['project', project] as const] : []),
+      ['user', user],
+      // one text for one folder, so that paths of both can be compared
+      ['system', this.isClone ? project : system],
+    ]);
+  }
+
+  isShipped(path: string): boolean {
+    const root = `${this.#roots.get('system') ?? ''}${sep}`;
+    if (!path.startsWith(root)) return false;
+    return !this.isClone || Object.hasOwn(this.#manifest, nameBelow(root.slice(0, -1), path));
+  }
+
+  /** True unless the file is in the folder of a clone of rye, in the other of its two spaces. */
+  #isIn(space: Space, path: string): boolean {
+    return !this.isClone || space === 'user' || this.isShipped(path) === (space === 'system');
   }
 
   root(space: Space): string | undefined {
@@ -218,7 +251,7 @@ class DiskSpaces implements Spaces {
     const top = join(root, LAYOUT[type].folder);
     return readTree(top, undefined).flatMap((dirent) => {
       const path = `${dirent.parentPath}${sep}${dirent.name}`;
-      const reason = misnaming(type, nameBelow(top, path));
+      const reason = this.#isIn(space, path) ? misnaming(type, nameBelow(top, path)) : undefined;
       return reason === undefined ? [] : [{ type, path, reason }];
     });
   }
@@ -235,7 +268,7 @@ class DiskSpaces implements Spaces {
         const path = isPlain ? `${root}${sep}${folder}${sep}${name}` : join(root, folder, name);
         return { type, id, space, extension, path };
       })
-      .filter(({ path }) => isThere(path));
+      .filter(({ path }) => this.#isIn(space, path) && isThere(path));
   }
 
   #walk(type: SignableType, space: Space, without: string | undefined): readonly ItemPath[] {
@@ -243,9 +276,11 @@ class DiskSpaces implements Spaces {
     if (root === undefined) return [];
     const top = join(root, LAYOUT[type].folder);
     // an installed release gets no new items: a file that its manifest does not list is refused
-    return space === 'system' && without === undefined
-      ? shipped.getOrMake(top, () => this.#files(type, space, top, undefined))
-      : this.#files(type, space, top, without);
+    const files =
+      space === 'system' && without === undefined
+        ? shipped.getOrMake(top, () => this.#files(type, space, top, undefined))
+        : this.#files(type, space, top, without);
+    return this.isClone ? files.filter(({ path }) => this.#isIn(space, path)) : files;
   }
 
   #files(

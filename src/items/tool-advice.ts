@@ -9,8 +9,8 @@ export function inertAdvice(
 ): Advice {
   if (kind === 'shell') {
     return {
-      message: 'the script has no command, so running it would do nothing',
-      hint: 'Write the commands below the header; the parameters come as JSON on stdin.',
+      message: 'the script has no command outside its functions, so running it would do nothing',
+      hint: 'Write the commands below the header and the functions; the parameters come as JSON on stdin.',
     };
   }
   if (kind === 'javascript') {
@@ -27,8 +27,9 @@ export function inertAdvice(
     };
   }
   return {
-    message: 'the file only defines functions, so running it would do nothing',
-    hint: 'Define execute(params, project_path), which rye calls, or end the file with if __name__ == "__main__": and the work.',
+    message:
+      'the file only defines functions, classes or constants, so running it would do nothing',
+    hint: `Define execute(params, project_path), which rye calls, or end the file with if __name__ == "__main__": and the work. If other tools import it, pin it in them: __files__ = {"${name}": "SHA-256"}.`,
   };
 }
 
@@ -157,11 +158,14 @@ export function providerAdvice(value: JsonObject): Advice | undefined {
   };
 }
 
+/** Marks what a person has to fill in. */
+export const PLACEHOLDER = 'HOST';
+
 /** Returns an equivalent provider file: URL, key variable, tiers and the price of each model. */
 export function providerFile(value: JsonObject): string {
   const config = isJsonObject(value['config']) ? value['config'] : {};
   const auth = isJsonObject(config['auth']) ? config['auth'] : {};
-  const url = typeof config['url'] === 'string' ? config['url'] : 'https://HOST/v1';
+  const url = typeof config['url'] === 'string' ? config['url'] : `https://${PLACEHOLDER}/v1`;
   const isAnthropic = /\/messages\b/.test(url) || url.includes('anthropic');
   const base = url.replace(/\/(?:v1\/messages|chat\/completions|messages)\b.*$/, '');
   const variable = /\$\{(\w+)\}/.exec(plainText(auth['token'] ?? auth['key']))?.[1];
@@ -180,6 +184,9 @@ export function providerFile(value: JsonObject): string {
   );
   return [
     `kind: ${isAnthropic ? 'anthropic' : 'openai'}`,
+    ...(base.includes(PLACEHOLDER)
+      ? [`# Replace ${PLACEHOLDER}: the manifest names no address.`]
+      : []),
     `base_url: ${yamlText(base)}`,
     ...(variable === undefined ? [] : [`api_key_env: ${variable}`]),
     ...(tiers.length === 0
@@ -263,6 +270,8 @@ export interface SourceFacts {
   /** `--params` and `--project-path`, if the source mentions them as arguments. */
   readonly flags: readonly string[];
   readonly imports: readonly ModuleImport[];
+  /** Python modules that are imported but never used, so that only their own code can work. */
+  readonly loads?: readonly string[];
   /** False if running the file can have no effect: it only defines and imports. */
   readonly runsSomething: boolean;
   /** True if the file has an entry point. */

@@ -1,8 +1,15 @@
 import {
+  type AssignmentExpression,
   type BinaryExpression,
   type CallExpression,
   type Expression,
+  type ExpressionStatement,
+  type ForOfStatement,
+  type Identifier,
+  type ImportDeclaration,
   type Literal,
+  type MemberExpression,
+  type NewExpression,
   type Node,
   type Pattern,
   type PrivateIdentifier,
@@ -64,23 +71,51 @@ const ACTIONS = new Set([
   'AwaitExpression',
   'TaggedTemplateExpression',
   'ImportExpression',
+  'ThrowStatement',
+  'WhileStatement',
+  'DoWhileStatement',
 ]);
+const QUIET_NEW =
+  /^(?:Set|Map|WeakSet|WeakMap|RegExp|Date|URL|Array|Object|TextEncoder|TextDecoder|\w*Error|\w+Array)$/;
+const QUIET_CALL =
+  /^(?:require|String|Number|Boolean|BigInt|RegExp|Symbol(?:\.for)?|Object\.\w+|Array\.(?:of|isArray)|Math\.\w+|JSON\.\w+|Date\.now|path\.\w+|process\.cwd|fileURLToPath|createRequire)$/;
 
-/** True for a node that calls something when it is evaluated. */
+/** True for a node that can have an effect when it is evaluated. */
 function acts(node: unknown): boolean {
   if (Array.isArray(node)) return node.some(acts);
   if (typeof node !== 'object' || node === null) return false;
   const { type } = node as { readonly type?: string };
   if (type !== undefined && LATER.has(type)) return false;
-  if (type !== undefined && ACTIONS.has(type)) return !isRequire(node as Node);
-  return Object.values(node).some(acts);
+  if (type !== undefined && ACTIONS.has(type) && !isQuietCall(node as Node)) return true;
+  return loadsOnly(node as Node) || setsProcess(node as Node) || Object.values(node).some(acts);
 }
 
-/** True for a call that only loads a module. */
-function isRequire(node: Node): boolean {
-  if (node.type !== 'CallExpression') return false;
-  const { callee } = node as CallExpression;
-  return callee.type === 'Identifier' && callee.name === 'require';
+/** True for a call that makes a plain value; its arguments may still act. */
+function isQuietCall(node: Node): boolean {
+  if (node.type === 'NewExpression') return QUIET_NEW.test(dotted((node as NewExpression).callee));
+  return node.type === 'CallExpression' && QUIET_CALL.test(dotted((node as CallExpression).callee));
+}
+
+function dotted(node: Node): string {
+  if (node.type === 'Identifier') return (node as Identifier).name;
+  if (node.type !== 'MemberExpression') return '';
+  const { object, property, computed } = node as MemberExpression;
+  return computed ? '' : `${dotted(object)}.${dotted(property)}`;
+}
+
+/** True for a module that is loaded for what it does: no name of it is used. */
+function loadsOnly(node: Node): boolean {
+  if (node.type === 'ImportDeclaration') return (node as ImportDeclaration).specifiers.length === 0;
+  if (node.type !== 'ExpressionStatement') return false;
+  const { expression } = node as ExpressionStatement;
+  return expression.type === 'CallExpression' && dotted(expression.callee) === 'require';
+}
+
+/** True for `process.exitCode = …`, and for a loop over a stream. */
+function setsProcess(node: Node): boolean {
+  if (node.type === 'ForOfStatement') return (node as ForOfStatement).await;
+  if (node.type !== 'AssignmentExpression') return false;
+  return dotted((node as AssignmentExpression).left).startsWith('process.');
 }
 
 function parseProgram(text: string, path: string): Program {

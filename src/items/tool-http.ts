@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject, type JsonValue } from '../core/json.ts';
+import { isJsonObject, type JsonObject, type JsonValue, parseJson } from '../core/json.ts';
 import { type Advice, plainText, type RuntimeQuestion, refuse } from './tool-advice.ts';
 
 /** A request in which `{name}` is replaced with a parameter and `${NAME}` with a variable of rye's environment. */
@@ -10,6 +10,31 @@ export interface HttpTemplate {
   /** Absent: all parameters as one JSON object, for methods with a body. */
   readonly body?: JsonValue;
   readonly timeoutSeconds: number;
+}
+
+/** Matches `${NAME}`, `${NAME:-default}` and `{parameter}`, in one pass, so that no value is expanded again. */
+export const REFERENCE = /\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}|\{([A-Za-z_]\w*)\}/g;
+
+/** The syntax of a body that is written as text: values are encoded for it, so that none can add members or fields. */
+export type BodySyntax = 'json' | 'form' | 'xml' | 'text';
+
+/** Returns the syntax of a text body; undefined if values cannot be put into it safely. */
+export function bodySyntax(
+  body: string,
+  { 'content-type': type = 'application/json' }: Readonly<Record<string, string>>,
+): BodySyntax | undefined {
+  const [media = ''] = type.toLowerCase().split(';');
+  if (/[/+]json\s*$/.test(media)) {
+    return parseJson(body.replaceAll(REFERENCE, '0')) === undefined ? undefined : 'json';
+  }
+  if (/^application\/x-www-form-urlencoded\s*$/.test(media)) return 'form';
+  if (/[/+](?:xml|html)\s*$/.test(media)) return 'xml';
+  return /^text\/(?:plain|markdown)\s*$/.test(media) ? 'text' : undefined;
+}
+
+/** True for a body that is exactly one parameter. */
+export function isWholeParameter(body: string): boolean {
+  return /^\{[A-Za-z_]\w*\}$/.test(body);
 }
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
@@ -45,6 +70,7 @@ export function readHttpTemplate(question: RuntimeQuestion, config: JsonObject):
       hint: 'Put the parameters into the query of the url: ?name={name}.',
     });
   }
+  assertEncodable(body, headers, no);
   const template = {
     method,
     url,
@@ -64,6 +90,20 @@ export function readHttpTemplate(question: RuntimeQuestion, config: JsonObject):
     });
   }
   return template;
+}
+
+/** Refuses a text body whose syntax is unknown, so that a value could add parts to the request. */
+function assertEncodable(
+  body: JsonValue | undefined,
+  headers: HttpTemplate['headers'],
+  no: Refuse,
+): void {
+  if (typeof body !== 'string' || isWholeParameter(body) || body.search(REFERENCE) === -1) return;
+  if (bodySyntax(body, headers) !== undefined) return;
+  no({
+    message: 'parameters cannot be put safely into this body',
+    hint: 'Write the body as a mapping or as JSON text, or name its syntax in headers: content-type is application/x-www-form-urlencoded, application/xml or text/plain.',
+  });
 }
 
 type Refuse = (advice: Advice) => never;

@@ -10,6 +10,7 @@ import { blankSignatureLine } from '../trust/signature-line.ts';
 import { parseYamlMapping } from './metadata.ts';
 import type { PythonOptions } from './python-source-fs.ts';
 import { openForReading } from './read-inside-fs.ts';
+import { shellActs } from './shell-source.ts';
 import { cacheKey, normalizeNewlines } from './source.ts';
 import { siblingAdvice } from './tool-advice.ts';
 import {
@@ -31,28 +32,30 @@ export async function readToolMetadata(
   path: string,
   options?: PythonOptions,
 ): Promise<ToolMetadata> {
-  if (options !== undefined) return await readMetadata(text, path, options);
-  const key = cacheKey(text, path);
-  const known = remembered.get(key);
-  if (known !== undefined) return known;
-  const metadata = await readMetadata(text, path, {});
-  remembered.set(key, metadata);
-  return metadata;
-}
-
-/** By the text's hash and the path, so that a process that prepares thread after thread reads each tool once. */
-const remembered = new LruMap<string, ToolMetadata>(256);
-
-async function readMetadata(
-  text: string,
-  path: string,
-  options: PythonOptions,
-): Promise<ToolMetadata> {
-  const normalized = normalizeNewlines(text);
-  const raw = await readRaw(normalized, path, options);
+  const raw = await readRemembered(text, path, options);
   const metadata = checkToolMetadata(raw, path, (id) => readManifest(path, id));
   const unsupported = partOf(metadata) ?? metadata.unsupported ?? unpinned(raw, metadata);
   return unsupported === undefined ? metadata : { ...metadata, unsupported };
+}
+
+/**
+ * By the text's hash and the path, so that a process that prepares thread after thread parses each tool once. The files
+ * beside it may change in between.
+ */
+const remembered = new LruMap<string, RawToolMetadata>(256);
+
+async function readRemembered(
+  text: string,
+  path: string,
+  options: PythonOptions | undefined,
+): Promise<RawToolMetadata> {
+  if (options !== undefined) return await readRaw(normalizeNewlines(text), path, options);
+  const key = cacheKey(text, path);
+  const known = remembered.get(key);
+  if (known !== undefined) return known;
+  const raw = await readRaw(normalizeNewlines(text), path, {});
+  remembered.set(key, raw);
+  return raw;
 }
 
 async function readRaw(
@@ -62,12 +65,34 @@ async function readRaw(
 ): Promise<RawToolMetadata> {
   const header = readToolHeader(text, path);
   if (header === undefined) return await readOwnForm(text, path, options);
-  // a header needs no interpreter, unless only the syntax tree shows how the file runs
-  const isModule = toolKind(path) === 'python' && /^(?:async )?def execute\(/m.test(text);
-  const { facts } = isModule
-    ? await readOwnForm(text, path, options)
-    : { facts: scriptFacts(text, path) };
+  const facts = await factsBesideHeader(text, path, options);
   return facts === undefined ? header : { ...header, facts };
+}
+
+/**
+ * A header needs no interpreter, unless only the syntax tree shows how the file runs or that it does nothing. The header
+ * decides everything else, so it does not matter whether the rest could be read.
+ */
+async function factsBesideHeader(
+  text: string,
+  path: string,
+  options: PythonOptions,
+): Promise<RawToolMetadata['facts']> {
+  const kind = toolKind(path);
+  if (kind === 'shell') return scriptFacts(text, path);
+  if (kind === 'python') {
+    if (/^(?:async )?def execute\(/m.test(text))
+      return (await readOwnForm(text, path, options)).facts;
+    const { plainlyRuns } = await import('./python-source-fs.ts');
+    if (plainlyRuns(text)) return undefined;
+  } else if (kind !== 'javascript') return undefined;
+  try {
+    const { facts } = await readOwnForm(text, path, options);
+    return facts?.runsSomething === false ? { ...facts, imports: [], flags: [] } : undefined;
+  } catch (error) {
+    if (error instanceof RyeError) return undefined;
+    throw error;
+  }
 }
 
 async function readOwnForm(
@@ -94,7 +119,7 @@ async function readOwnForm(
 /** Reads facts of a shell script: one without commands would succeed without doing anything. */
 function scriptFacts(text: string, path: string): RawToolMetadata['facts'] {
   if (toolKind(path) !== 'shell') return undefined;
-  const works = text.split('\n').some((line) => /^\s*[^#\s]/.test(line));
+  const works = shellActs(text);
   return { flags: [], imports: [], hasMain: works, runsSomething: works };
 }
 
@@ -143,9 +168,8 @@ function unpinned(raw: RawToolMetadata, { path, files = {} }: ToolMetadata): Rye
 const MAX_NEIGHBORS = 500;
 
 /** Recognizes a module that a tool beside it pins; `details.part_of` names the tool. */
-function partOf({ path, unsupported, description }: ToolMetadata): RyeError | undefined {
-  if (unsupported === undefined || description !== '' || toolKind(path) !== 'python')
-    return undefined;
+function partOf({ path, unsupported }: ToolMetadata): RyeError | undefined {
+  if (unsupported === undefined || toolKind(path) !== 'python') return undefined;
   const folder = dirname(path);
   const name = basename(path);
   const pin = new RegExp(`["']?${name.replaceAll('.', '\\.')}["']?\\s*:\\s*["']?[0-9a-f]{64}`);

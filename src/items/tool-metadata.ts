@@ -25,6 +25,7 @@ export interface DeclaredTraits {
   readonly idempotent?: boolean;
   readonly network?: boolean;
   readonly sequential?: boolean;
+  readonly parallel?: boolean;
   readonly timeout_seconds?: number;
   readonly risk?: Risk;
 }
@@ -220,6 +221,7 @@ const TRAIT_CHECKS: Readonly<
   idempotent: { expected: 'true or false', fits: isBoolean },
   network: { expected: 'true or false', fits: isBoolean },
   sequential: { expected: 'true or false', fits: isBoolean },
+  parallel: { expected: 'true or false', fits: isBoolean },
   timeout_seconds: {
     expected: 'a positive number of seconds',
     fits: (value) => typeof value === 'number' && Number.isFinite(value) && value > 0,

@@ -154,9 +154,15 @@ function pythonRuntime(question: RuntimeQuestion, executor: Executor): ToolRunti
     }
     return { how: 'function' };
   }
-  if (!facts.runsSomething)
+  if (!facts.runsSomething && !loadsPinned(question, facts))
     throw refuse(question, inertAdvice('python', question.path, question.value));
   return scriptRuntime(executor, facts.flags);
+}
+
+/** True if the file imports a pinned module only for what that module does. */
+function loadsPinned({ files = {} }: RuntimeQuestion, { loads = [] }: SourceFacts): boolean {
+  const pinned = new Set(Object.keys(files).map((name) => name.replace(/(?:\.py|\/.*)$/, '')));
+  return loads.some((module) => pinned.has(module));
 }
 
 /** Refuses imports that work only in Rye OS, which has its Python package on the path. */

@@ -1,11 +1,11 @@
 import { basename } from 'node:path';
 import type { ErrorCode, SourceLocation } from '../core/errors.ts';
 import type { ItemType } from '../core/ids.ts';
-import { categoryOf } from './binding.ts';
+import { assertRunnableId, categoryOf } from './binding.ts';
 import { readDirective } from './directive.ts';
 import type { Directive } from './directive-ast.ts';
 import { parseKnowledge } from './knowledge.ts';
-import { referredInputs } from './prompt.ts';
+import { brokenDefaults, referredInputs } from './prompt.ts';
 import { parseRule } from './rule.ts';
 import { readSkill } from './skill.ts';
 import { type ItemProblem, Locator, normalizeNewlines, Problems } from './source.ts';
@@ -73,7 +73,18 @@ const CHECKS: Readonly<Record<ItemType, Check>> = {
   },
 };
 
-function checkDirective({ id, path, text }: ItemSource, problems: Problems): void {
+/** Reports an id that a run would refuse. */
+function checkId({ type, id, path }: ItemSource, problems: Problems): void {
+  try {
+    assertRunnableId({ type, id, path });
+  } catch (error) {
+    problems.caught(error, { code: MALFORMED[type], location: { path, line: 1 } });
+  }
+}
+
+function checkDirective(source: ItemSource, problems: Problems): void {
+  const { id, path, text } = source;
+  checkId(source, problems);
   const { directive, problems: found } = readDirective(text, path);
   problems.addAll(found.all);
   const place = (key: string): SourceLocation => placeOfOrigin(directive, key);
@@ -110,6 +121,16 @@ function checkDirective({ id, path, text }: ItemSource, problems: Problems): voi
 /** Warns about `{input:k}` without a default and a declaration, which stays in the text. */
 function checkReferences(directive: Directive, text: string, problems: Problems): void {
   // An ancestor may declare the inputs of a directive that declares none.
+  // hooks have more kinds of alternatives, and are checked with their events
+  const ownText = text.replaceAll(/<hooks\b[\s\S]*?<\/hooks>/g, '');
+  for (const expression of brokenDefaults(ownText)) {
+    problems.error({
+      code: 'directive_malformed',
+      message: `the expression ${expression} is no reference, so it would stay in the text`,
+      location: { path: directive.path },
+      hint: "Write {input:name:default}, or ${inputs.name || 'default'}. References to steps have no default.",
+    });
+  }
   if (directive.inputs.length === 0 && directive.extends !== undefined) return;
   const normalized = normalizeNewlines(text);
   const locator = new Locator({ path: directive.path, text: normalized, line: 1, column: 1 });
@@ -166,12 +187,14 @@ const HEADER_EXAMPLE = `# rye:tool
 # parameters: [{name: path, type: string, required: true}]
 # /rye:tool`;
 
-async function checkTool({ id, path, text }: ItemSource, problems: Problems): Promise<void> {
+async function checkTool(source: ItemSource, problems: Problems): Promise<void> {
+  const { id, path, text } = source;
   const tool = await readToolMetadata(text, path);
   const location = { path, line: 1 };
   const missing = (what: string, hint: string): void =>
     problems.error({ code: 'tool_malformed', message: `${what} is missing`, location, hint });
   if (!checkRuntime(tool, problems)) return;
+  checkId(source, problems);
   checkDescription(tool, missing);
   if (tool.version !== undefined && !SEMVER.test(tool.version)) {
     problems.error({

@@ -288,14 +288,25 @@ export function textOf(element: XmlElement): string {
 
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
-/** Converts an XML text to a JSON value: a boolean, null, a number, a list or an object, else text. */
+/**
+ * Converts an XML text to a JSON value: a boolean, null, a number, a list or an object, else text. A number that JSON cannot
+ * hold, such as an id of 20 digits, stays text.
+ */
 export function typedValue(text: string): JsonValue {
   if (text === 'true') return true;
   if (text === 'false') return false;
   if (text === 'null') return null;
-  if (NUMBER.test(text)) return Number(text);
+  const number = NUMBER.test(text) ? Number(text) : Number.NaN;
+  if (Number.isSafeInteger(number) || (Number.isFinite(number) && text.includes('.')))
+    return number;
   if (/^[[{]/.test(text)) return parseJson(text) ?? text;
   return text;
+}
+
+/** Like {@link typedValue} for data, in which a number is one only if it is written as JSON writes it: `1.10` and `12e3` are text. */
+export function exactValue(text: string): JsonValue {
+  const value = typedValue(text);
+  return typeof value === 'number' && String(value) !== text ? text : value;
 }
 
 /**
@@ -306,7 +317,10 @@ export function elementToJson(element: XmlElement): JsonValue {
   const children = childElements(element);
   if (element.attributes.size === 0 && children.length === 0) return typedValue(textOf(element));
   const members = new Map<string, JsonValue>();
-  for (const [name, value] of element.attributes) members.set(name, typedValue(value));
+  // the operand of a condition may be compared with a text: 1.10 is not 1.1 there
+  const isOperand = (name: string): boolean => element.name === 'condition' && name === 'value';
+  for (const [name, value] of element.attributes)
+    members.set(name, isOperand(name) ? exactValue(value) : typedValue(value));
   for (const child of children) {
     const value = elementToJson(child);
     const earlier = members.get(child.name);

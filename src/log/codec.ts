@@ -52,7 +52,7 @@ export function encodeHeader(header: LogHeader): string {
 export function tooLong(eventType: string): RyeError {
   return new RyeError(
     'log_write_failed',
-    `a ${eventType} event is over the ${MAX_LINE_BYTES} bytes that one log line may have`,
+    `a ${eventType} event is larger than a log line can be (${MAX_LINE_BYTES} bytes)`,
     { hint: 'Store big content as an artifact of the thread and log its path.' },
   );
 }

@@ -166,7 +166,8 @@ export function openingText(tree: SessionTree): string {
 
 /** The title in force at the leaf, without folding the messages. */
 export function titleOf(tree: SessionTree): string | null {
-  return factsOf(pathTo(tree, tree.leafId)).settings.title ?? null;
+  // an empty title takes an earlier one away
+  return factsOf(pathTo(tree, tree.leafId)).settings.title || null;
 }
 
 function settingAfter(settings: ContextSettings, entry: TreeEntry): ContextSettings {

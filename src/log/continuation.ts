@@ -41,15 +41,22 @@ export function carryPath({ tree, events, leafId, rerun }: CarryRequest): Carrie
 }
 
 /**
- * Returns the opening message and the latest messages up to `ceilingTokens`, for a successor that continues because the context was
- * full. Never begins with a result whose call is dropped.
+ * Returns the opening message, what the last compaction left of the messages before it, and the latest messages, for a
+ * successor that continues because the context was full. `ceilingTokens` bounds all but the opening message and the summary.
+ * The latest never begin with a result whose call is dropped.
  */
 export function carryTail(request: CarryRequest, ceilingTokens: number): CarriedContext {
   const { tree, events, leafId } = request;
   const context = foldContext(tree, { leafId, startedCalls: startedCallIds(events) });
-  const start = tailStart(context.messages, ceilingTokens);
+  const summaryAt = context.sources.findLastIndex((source) => isSummary(tree, source));
+  const compacted = context.messages.slice(1, summaryAt + 1);
+  const tokens = compacted.reduce((sum, message) => sum + messageTokens(message), 0);
+  const hasRoom = tokens <= ceilingTokens;
+  const start = tailStart(context.messages, hasRoom ? ceilingTokens - tokens : ceilingTokens);
+  const isHead = (index: number): boolean =>
+    index === 0 || index === summaryAt || (hasRoom && index < summaryAt);
   const kept = context.messages.flatMap((message, index) =>
-    index === 0 || index >= start ? [{ message, source: context.sources[index] ?? null }] : [],
+    isHead(index) || index >= start ? [{ message, source: context.sources[index] ?? null }] : [],
   );
   const { system, tools } = context;
   return {
@@ -61,6 +68,11 @@ export function carryTail(request: CarryRequest, ceilingTokens: number): Carried
     system,
     tools,
   };
+}
+
+function isSummary(tree: SessionTree, source: string | null): boolean {
+  const entry = source === null ? undefined : tree.byId.get(source);
+  return entry !== undefined && isKnown(entry, 'compaction');
 }
 
 function tailStart(messages: readonly Message[], ceilingTokens: number): number {

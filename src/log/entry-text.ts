@@ -8,6 +8,7 @@ import {
   type ToolCallBlock,
   toolCallsOf,
 } from '../core/message.ts';
+import { headChars } from '../core/text.ts';
 import { isKnown, type TreeEntry } from './tree.ts';
 
 const MAX_TEXT = 200;
@@ -35,7 +36,7 @@ function inOneLine(text: string): string {
     .replaceAll(/^#{1,6} |\*\*|^```\w*$/gm, '')
     .replaceAll(/\s+/g, ' ')
     .trim();
-  return line.length <= MAX_TEXT ? line : `${line.slice(0, MAX_TEXT - 1)}…`;
+  return line.length <= MAX_TEXT ? line : `${headChars(line, MAX_TEXT - 1)}…`;
 }
 
 function startOf(content: readonly (ContentBlock | AssistantBlock)[]): string {
@@ -73,7 +74,7 @@ function answerText(message: Extract<Message, { role: 'assistant' }>, isAnswered
   const text = startOf(message.content).trim();
   const calls = isAnswered && text !== '' ? [] : toolCallsOf(message).map(callText);
   const parts = [text, calls.length === 0 ? '' : `→ ${calls.join(', ')}`];
-  if (message.stop_reason === 'aborted') parts.push('(cut)');
+  if (message.stop_reason === 'aborted') parts.push('(interrupted)');
   return parts.filter((part) => part !== '').join(' ');
 }
 
@@ -94,7 +95,7 @@ function callText({ name, input, malformed }: ToolCallBlock): string {
       : members.map(([key, value]) => `${key}=${valueText(value)}`).join(', '));
   const line = text.slice(0, MAX_ARGUMENTS * 2).replaceAll(/\s+/g, ' ');
   const isCut = line.length > MAX_ARGUMENTS || text.length > MAX_ARGUMENTS * 2;
-  return `${shortToolName(name)}(${isCut ? `${line.slice(0, MAX_ARGUMENTS - 1)}…` : line})`;
+  return `${shortToolName(name)}(${isCut ? `${headChars(line, MAX_ARGUMENTS - 1)}…` : line})`;
 }
 
 /** Shows a call that starts a thread as its label, or its directive and inputs. */
@@ -210,12 +211,12 @@ function entryText(entry: TreeEntry): string {
     const delivered = deliveryOf(content);
     if (delivered?.isPerson === true) return delivered.text;
     const [name, text] = delivered ? [`from ${delivered.from}`, delivered.text] : [type, content];
-    return `${name}: ${text.slice(0, MAX_TEXT)}`;
+    return `${name}: ${headChars(text, MAX_TEXT)}`;
   }
   if (isKnown(entry, 'compaction')) {
-    return `${entry.payload.tokens_before} tokens: ${entry.payload.summary.slice(0, MAX_TEXT)}`;
+    return `${entry.payload.tokens_before} tokens: ${headChars(entry.payload.summary, MAX_TEXT)}`;
   }
-  if (isKnown(entry, 'branch_summary')) return entry.payload.summary.slice(0, MAX_TEXT);
+  if (isKnown(entry, 'branch_summary')) return headChars(entry.payload.summary, MAX_TEXT);
   if (isKnown(entry, 'label')) {
     return `${entry.payload.target_id}: ${entry.payload.label ?? '(cleared)'}`;
   }
@@ -231,7 +232,7 @@ function otherText(entry: TreeEntry): string {
   if (isKnown(entry, 'context_edit')) return `${entry.payload.action} ${entry.payload.target_id}`;
   if (isKnown(entry, 'system_prompt')) {
     const { text, tools } = entry.payload;
-    return `${tools.length} tools ${text.slice(0, MAX_TEXT)}`;
+    return `${tools.length} tools ${headChars(text, MAX_TEXT)}`;
   }
   if (isKnown(entry, 'rule_injection')) {
     return entry.payload.rules.map(({ name }) => name).join(', ');

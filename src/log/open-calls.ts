@@ -119,9 +119,9 @@ const TEXTS: Readonly<Record<CallFate, string>> = {
   not_started: 'This call was not started: the process of the thread had died before.',
   interrupted:
     'This call was interrupted: the process of the thread died while it ran. It may have had side effects: check before repeating it.',
-  awaiting_approval: 'This call waits for the decision of a person. It runs once they agree.',
+  awaiting_approval: 'This call waits for a decision. It runs once a person approves it.',
   awaiting_threads:
-    'The thread that this call waits for waits for the decision of a person. Its result follows.',
+    'The thread that this call waits for is itself waiting for a decision. Its result follows.',
   result_lost:
     'This call ended, but its result was lost with the process of the thread. Do not repeat it without a check.',
 };

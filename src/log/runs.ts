@@ -1,4 +1,5 @@
 import type { LogEvent, LogHeader, UnknownEvent } from '../core/events.ts';
+import type { PartialLimits } from '../core/limits.ts';
 import { headBytes } from '../core/text.ts';
 import type { ThreadRun } from '../core/thread.ts';
 import { addCost, type Cost, costSince, NO_COST } from '../core/usage.ts';
@@ -11,6 +12,22 @@ const RESULT_BYTES = 200;
 /** True for the events that begin a run in a log that holds entries already: its own next run, or that of a successor. */
 export function beginsRun({ event_type: type }: LogEvent | UnknownEvent): boolean {
   return type === 'run_started' || type === 'thread_continued';
+}
+
+/** Returns the limits that were raised under the plan of a log's last run, which the plan itself does not have. */
+export function raisedLimits(events: readonly (LogEvent | UnknownEvent)[]): PartialLimits {
+  let raised: PartialLimits = {};
+  let plan: string | undefined;
+  for (const event of events) {
+    if (isKnown(event, 'limit_raised')) {
+      raised = { ...raised, [event.payload.limit]: event.payload.to };
+    } else if (isKnown(event, 'thread_started') || isKnown(event, 'run_started')) {
+      const { plan_sha256: sha256 = plan } = event.payload;
+      if (sha256 !== plan) raised = {};
+      plan = sha256;
+    }
+  }
+  return raised;
 }
 
 /** The end of a run; `cost` is the thread's whole cost then. */
@@ -57,6 +74,10 @@ export function runsOf(
     else if (isKnown(event, 'thread_started')) {
       const { provider, model, limits } = event.payload;
       runs = [...runs.slice(0, -1), { ...lastOf(runs), provider, model, limits }];
+    } else if (isKnown(event, 'limit_raised')) {
+      const { limit, to } = event.payload;
+      const last = lastOf(runs);
+      runs = [...runs.slice(0, -1), { ...last, limits: { ...last.limits, [limit]: to } }];
     } else if (isKnown(event, 'run_started')) {
       const { reason, from_entry, provider, model, limits } = event.payload;
       begin({ ...begun(reason, event.timestamp), from_entry, provider, model, limits });

@@ -9,7 +9,7 @@ import {
   textOf,
   toolCallsOf,
 } from '../core/message.ts';
-import { headBytes } from '../core/text.ts';
+import { headBytes, headChars } from '../core/text.ts';
 
 /** The system prompt of a model that summarizes. */
 export const SUMMARY_SYSTEM = [
@@ -192,7 +192,7 @@ function callText({ name, input, malformed }: ToolCallBlock): string {
 
 function cut(text: string, max: number): string {
   if (text.length <= max) return text;
-  return withCount(text.slice(0, max), text.length - max);
+  return withCount(headChars(text, max), text.length - max);
 }
 
 function withCount(head: string, more: number): string {

@@ -69,7 +69,7 @@ class TreeBuilder {
       this.#problems.push({
         kind: 'duplicate_id',
         offset: this.#offsetOf(index),
-        message: `entry ${id} is twice in the log; the first one counts`,
+        message: `entry ${id} is twice in the log; the first one is used`,
       });
       return;
     }

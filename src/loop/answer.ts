@@ -17,9 +17,10 @@ import type {
   ModelStream,
   ProviderFailure,
 } from '../providers/provider.ts';
+import { AnswerStart } from './answer-start.ts';
 import { type Allowance, type Bound, StreamBound } from './meters.ts';
 import type { Interrupt, StreamWatcher, WhatRuns } from './ports.ts';
-import type { Run } from './run.ts';
+import { type Run, tellOnce } from './run.ts';
 import { isStopped, orStopped } from './stop.ts';
 
 /** The result of one model call. `partial` is the text before it was cut or failed. */
@@ -51,6 +52,8 @@ type Close =
 export interface PlannedCall {
   readonly request: ModelRequest;
   readonly allowance: Allowance;
+  /** The most that its input can be; what a call costs whose input its server has not counted. */
+  readonly mostInputTokens: number;
 }
 
 /**
@@ -60,7 +63,7 @@ export interface PlannedCall {
 export async function attemptAnswer(
   run: Run,
   provider: ModelProvider,
-  { request, allowance }: PlannedCall,
+  { request, allowance, mostInputTokens }: PlannedCall,
 ): Promise<Attempt> {
   const call = new AbortController();
   const onStop = (): void => call.abort();
@@ -71,7 +74,9 @@ export async function attemptAnswer(
   const bound = new StreamBound(allowance, run.models.current.pricing, run.spend.answerRatio);
   const isSent = !signal.aborted;
   const watcher = run.conversation.watchAnswer(run.spend.turn);
-  const answer = { partial, bound, watcher, request };
+  const { clock } = run.ports;
+  const start = run.models.traits.embedded ? undefined : new AnswerStart(clock, run.spend.turn);
+  const answer = { partial, bound, watcher, request, mostInputTokens, start };
   const end = (close: Close): Attempt => attemptOf(run, answer, close, isSent);
   try {
     return end(await readAnswer(run, provider.stream(request, call.signal), answer));
@@ -90,26 +95,30 @@ interface Answer {
   readonly bound: StreamBound;
   readonly watcher: StreamWatcher | undefined;
   readonly request: ModelRequest;
+  readonly mostInputTokens: number;
+  /** Absent for an answer that costs nothing. */
+  readonly start: AnswerStart | undefined;
 }
 
 async function readAnswer(
   run: Run,
   stream: ModelStream,
-  { partial, bound, watcher, request }: Answer,
+  { partial, bound, watcher, request, start }: Answer,
 ): Promise<Close> {
-  const { outbox, stop } = run;
+  const { outbox, stop, models } = run;
   const reader = new StreamReader(stream, stop.signal);
   try {
     for (;;) {
       const event = reader.ready() ?? (await reader.next());
       if (event === 'stopped') return { kind: 'stopped' };
       if (event === 'ended') return { kind: 'failed', failure: CUT_OFF };
-      const delta = deltaOf(event);
-      if (delta) outbox.post(delta);
+      post(outbox, start?.take(event));
+      post(outbox, deltaOf(event));
       partial.take(event);
       let by = watcher?.observe(event);
       if (!by && watcher && event.type === 'finish') by = await lateInterrupt(run, watcher);
-      const passed = bound.take(event);
+      // steps are no tokens: what they pass on has no bound
+      const passed = models.traits.replayable ? undefined : bound.take(event);
       const close = by ? interrupted(by, event) : (closeOf(event) ?? exceeded(passed, request));
       if (close) return close;
       if (outbox.isFull) await outbox.room();
@@ -117,6 +126,10 @@ async function readAnswer(
   } finally {
     reader.close();
   }
+}
+
+function post(outbox: Run['outbox'], draft: EventDraft | undefined): void {
+  if (draft) outbox.post(draft);
 }
 
 const CUT_OFF: ProviderFailure = { message: 'the stream ended without a finish', phase: 'stream' };
@@ -192,18 +205,35 @@ function wholeOf(close: Close): Finish | undefined {
   return close.kind === 'interrupted' ? close.whole : undefined;
 }
 
+/** The content of an answer. A last call that was cut before its arguments must not run with their defaults. */
+function uncut({ content, reason }: Finish): readonly AssistantBlock[] {
+  const last = content.at(-1);
+  const isCut = reason === 'max_tokens' && last?.type === 'tool_call';
+  return isCut && Object.keys(last.input).length === 0
+    ? [...content.slice(0, -1), { malformed: '', ...last }]
+    : content;
+}
+
 /** Charges for the answer and returns the result of its call. */
 function attemptOf(run: Run, answer: Answer, close: Close, isSent: boolean): Attempt {
   const { conversation, models, spend } = run;
-  const { partial: received, request, bound } = answer;
+  const { partial: received, request, bound, mostInputTokens } = answer;
   const whole = wholeOf(close);
-  const content = whole?.content ?? received.blocks();
+  const content = whole ? uncut(whole) : received.blocks();
   const usage = received.usageFor({
     receivedTokens: spend.answerRatio.tokensOf(bound.bytes),
-    inputTokens: conversation.likelyTokens(),
+    inputTokens: mostInputTokens,
     isWhole: whole !== undefined,
-    isBilled: isSent && mayBeBilled(close),
+    isFree: models.traits.embedded,
+    isBilled: isSent && (close.kind !== 'failed' || mayBeBilled(close.failure)),
   });
+  if (whole && !models.traits.embedded && !received.hasCounted(bound.bytes)) {
+    const { provider, id } = models.current;
+    tellOnce(
+      run,
+      `${provider}/${id} reports no usable count of tokens: tokens and spend of its answers are estimates`,
+    );
+  }
   spend.charge(usage, models.current.pricing);
   const message = (stop_reason: StopReason): AssistantMessage => ({
     role: 'assistant',
@@ -214,8 +244,7 @@ function attemptOf(run: Run, answer: Answer, close: Close, isSent: boolean): Att
     usage,
   });
   if (close.kind === 'finish') {
-    const { input_tokens, cache_read_tokens, cache_write_tokens } = usage;
-    conversation.calibrate(input_tokens + cache_read_tokens + cache_write_tokens);
+    conversation.calibrate(received.countedInput);
     spend.answerRatio.learn(bound.bytes, usage.output_tokens);
     const spoken = message(close.event.reason);
     return close.event.reason === 'content_filtered'
@@ -229,11 +258,32 @@ function attemptOf(run: Run, answer: Answer, close: Close, isSent: boolean): Att
   return { kind: 'failed', failure: close.failure, partial };
 }
 
-/** True if the call may have reached the server, which then bills its input even without an answer. */
-function mayBeBilled(close: Close): boolean {
-  if (close.kind !== 'failed') return true;
-  const { phase } = close.failure;
-  return phase === 'stream' || phase === 'stalled' || phase === 'aborted';
+/** True if a call that failed may have reached the server, which then bills its input even without an answer. */
+export function mayBeBilled({ phase, type = '' }: ProviderFailure): boolean {
+  if (phase === 'stream') return !REFUSALS.has(type);
+  return phase === 'stalled' || phase === 'aborted';
+}
+
+/** Failures with which a server refuses a request in a stream: unless an answer had begun, it read nothing. */
+const REFUSALS: ReadonlySet<string> = new Set([
+  'overloaded_error',
+  'rate_limit_error',
+  'rate_limit_exceeded',
+  'too_many_requests',
+]);
+
+function inputOf({ input_tokens, cache_read_tokens, cache_write_tokens }: Usage): number {
+  return input_tokens + cache_read_tokens + cache_write_tokens;
+}
+
+/** A prompt has tokens and so has an answer: a count of zero is a missing one, and estimated like it. */
+function plausible(usage: Usage, receivedTokens: number, inputTokens: number): Usage {
+  const { input_tokens, output_tokens } = usage;
+  return {
+    ...usage,
+    input_tokens: inputOf(usage) > 0 ? input_tokens : inputTokens,
+    output_tokens: output_tokens > 0 ? output_tokens : receivedTokens,
+  };
 }
 
 /** Reads a stream event by event, and leaves it as soon as the signal aborts. */
@@ -328,6 +378,16 @@ class PartialAnswer {
     });
   }
 
+  /** The input tokens that the provider has counted; 0 if it has not. An estimate calibrates nothing. */
+  get countedInput(): number {
+    return this.#usage ? inputOf(this.#usage) : 0;
+  }
+
+  /** True if the provider has counted both the prompt and an answer of so many bytes. */
+  hasCounted(bytes: number): boolean {
+    return this.countedInput > 0 && (bytes === 0 || (this.#usage?.output_tokens ?? 0) > 0);
+  }
+
   /**
    * Returns the usage to pay for: the provider's count, but for a cut answer at least the output received. A call that
    * never reached the server costs nothing. A call without a count is estimated.
@@ -336,10 +396,13 @@ class PartialAnswer {
     readonly receivedTokens: number;
     readonly inputTokens: number;
     readonly isWhole: boolean;
+    /** True for a model that runs in this process, whose zeros are facts. */
+    readonly isFree: boolean;
     readonly isBilled: boolean;
   }): Usage {
-    const { receivedTokens, inputTokens, isWhole, isBilled } = answer;
-    if (this.#usage && isWhole) return this.#usage;
+    const { receivedTokens, inputTokens, isWhole, isFree, isBilled } = answer;
+    if (this.#usage && isWhole)
+      return isFree ? this.#usage : plausible(this.#usage, receivedTokens, inputTokens);
     if (!this.#usage && !this.#started && !isBilled) return NO_USAGE;
     const counted = this.#usage ?? { ...NO_USAGE, input_tokens: inputTokens };
     return { ...counted, output_tokens: Math.max(counted.output_tokens, receivedTokens) };

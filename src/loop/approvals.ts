@@ -22,20 +22,16 @@ export interface Waiting {
   readonly approvalId?: string;
 }
 
-/** Divides the calls of one answer. The requests of all that ask are made together, and are durable before anyone sees one. */
+/** Returns the calls of one answer that ask. Their requests are made together, and are durable before anyone sees one. */
 export async function reviewCalls(
   run: Run,
   calls: readonly Validated[],
-): Promise<{ readonly free: readonly Validated[]; readonly asked: readonly AskedCall[] }> {
+): Promise<readonly AskedCall[]> {
   const reviews = await review(run, calls);
-  const free: Validated[] = [];
-  const asked: AskedCall[] = [];
-  for (const [index, call] of calls.entries()) {
-    const found = reviews[index] ?? { kind: 'allowed' };
-    if (found.kind === 'allowed') free.push(call);
-    else asked.push({ call, review: found });
-  }
-  return { free, asked };
+  return calls.flatMap((call, index) => {
+    const found = reviews[index];
+    return found && found.kind !== 'allowed' ? [{ call, review: found }] : [];
+  });
 }
 
 async function review(run: Run, calls: readonly Validated[]): Promise<readonly Review[]> {
@@ -132,7 +128,7 @@ async function decided(
 ): Promise<Validated | Settled | 'waiting'> {
   const { requested, tool } = call;
   const ending = run.stop.endingSignal;
-  const verdict = await approvals.wait(id, ending);
+  const verdict = await approvals.wait(id, reviewed(run, call), ending);
   if (ending.aborted) {
     await run.conversation.write(...(await approvals.withdraw([id], 'the thread ends')));
     if (run.stop.signal.aborted) return notStarted(run, requested, tool.id);
@@ -175,7 +171,7 @@ async function startConfirmed(
   },
 ): Promise<boolean> {
   const { id, asked, call, batch } = facts;
-  const confirmed = await approvals.confirm(id, reviewed(run, asked));
+  const confirmed = await approvals.confirm(id, reviewed(run, asked), reviewed(run, call));
   if (confirmed.kind === 'voided') {
     await run.conversation.write(...confirmed.drafts);
     return false;

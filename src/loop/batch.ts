@@ -26,6 +26,7 @@ import {
   type Requested,
   type Settled,
   type Started,
+  settle as settleCall,
   settleUnrun,
   start,
   startAgain,
@@ -51,6 +52,16 @@ export interface BatchResult {
   readonly refused?: readonly string[];
   /** The requests that people have to decide before the rest of the batch can run or end. */
   readonly waiting?: AwaitedThreads;
+}
+
+/** Records that no call of an answer was started, because its price could not be noted. */
+export async function leaveCalls(run: Run, message: AssistantMessage): Promise<void> {
+  for (const [position, call] of toolCallsOf(message).entries()) {
+    const requested: Requested = { stage: 'requested', position, call };
+    const reason = 'the spend could not be recorded; the call was not started';
+    const result = await boundResult(run, settleUnrun(requested, call.name, 'aborted', reason));
+    await run.conversation.record(settledDraft(result), resultDraft(result, run.spend.turn));
+  }
 }
 
 /**
@@ -129,9 +140,10 @@ async function runReady(
   run: Run,
   { ready, returning, results, settle, parallel, mayBegin }: ReadyCalls,
 ): Promise<AwaitedThreads | undefined> {
-  const begun = ready.filter(({ awaited }) => awaited !== undefined);
-  const isNew = (call: Validated): boolean => !begun.includes(call);
-  const { free, asked } = await reviewCalls(run, ready.filter(isNew));
+  const asked = await reviewCalls(
+    run,
+    ready.filter(({ awaited }) => awaited === undefined),
+  );
   const lanes = new Lanes(parallel);
   if (asked.length > 0) {
     const later = [...asked.map(({ call }) => call.requested), ...(returning ? [returning] : [])];
@@ -147,9 +159,14 @@ async function runReady(
       const later = [end.requested, ...(returning ? [returning] : [])];
       await results.defer(later.map(({ position }) => position));
     });
-  const freely = [...begun, ...free].map((call) => lanes.run(call, work));
-  const decided = asked.map(async (one) => await runAsked(run, one, { lanes, work, settle }));
-  const waiting = await allOf(freely, decided);
+  // each takes its place in the order of the answer; a call that a person has yet to decide about takes one then
+  const ends = ready.map(async (call): Promise<Waiting | undefined> => {
+    const one = asked.find((other) => other.call === call);
+    if (one) return await runAsked(run, one, { lanes, work, settle });
+    await lanes.run(call, work);
+    return undefined;
+  });
+  const waiting = await allOf(ends);
   if (waiting.length + parked.length === 0) return undefined;
   const open = [
     ...waiting.map(({ call }) => ({ call })),
@@ -192,17 +209,11 @@ async function admitOrRejoin(
 }
 
 /** Waits for all calls; rejects after all have ended if one rejected. Resolves to those that still wait for a person. */
-async function allOf(
-  free: readonly Promise<void>[],
-  decided: readonly Promise<Waiting | undefined>[],
-): Promise<readonly Waiting[]> {
-  const [ends, verdicts] = await Promise.all([
-    Promise.allSettled(free),
-    Promise.allSettled(decided),
-  ]);
-  const broken = [...ends, ...verdicts].find((end) => end.status === 'rejected');
+async function allOf(calls: readonly Promise<Waiting | undefined>[]): Promise<readonly Waiting[]> {
+  const ends = await Promise.allSettled(calls);
+  const broken = ends.find((end) => end.status === 'rejected');
   if (broken) throw broken.reason;
-  return verdicts.flatMap((end) => (end.status === 'fulfilled' && end.value ? [end.value] : []));
+  return ends.flatMap((end) => (end.status === 'fulfilled' && end.value ? [end.value] : []));
 }
 
 /** Returns how the calls of an answer run together: as narrowly as one of them asks. */
@@ -268,6 +279,9 @@ async function perform(run: Run, validated: Validated): Promise<Settled | Parked
     const reason = 'a hook ended the thread before this call';
     return settleUnrun(requested, tool.id, 'skipped', reason);
   }
+  const earlier = run.calls.earlier.find(tool, validated.input);
+  if (earlier) return await shaped(run, settleCall(requested, tool.id, 'substituted', earlier));
+  run.calls.earlier.noteStart(tool);
   return await ended(run, validated, await start(run, validated));
 }
 

@@ -24,8 +24,8 @@ export class CallHistory {
 
   constructor(behavior: Behavior, ports: LoopPorts, { replayable }: ProviderTraits) {
     this.budgets = new ToolBudgets(behavior.toolBudgets);
-    this.earlier = new EarlierResults(behavior.dedupTools);
-    // explicit steps may repeat what they like
+    // explicit steps may repeat what they like, and use each result
+    this.earlier = new EarlierResults(replayable ? new Set() : behavior.dedupTools);
     this.loops = new LoopGuard(replayable ? 0 : behavior.loopRepeats);
     this.#forgetReads = ports.forgetReads?.bind(ports);
     const results = ports.history.filter((message) => message.role === 'tool_result');
@@ -177,6 +177,11 @@ export class EarlierResults {
   find(tool: Tool, input: JsonObject): readonly ContentBlock[] | undefined {
     const earlier = this.#last.get(tool.id);
     return earlier && jsonEquals(earlier.input, input) ? earlier.content : undefined;
+  }
+
+  /** Notes that a tool begins to run: what it changes may show in any result from now on. */
+  noteStart(tool: Tool): void {
+    if (!tool.traits.reads_only) this.forget();
   }
 
   /** Notes that a tool has run; `content` is its result if it succeeded. */

@@ -1,10 +1,14 @@
 import { messageOf } from '../core/errors.ts';
-import { totalTokens, type Usage } from '../core/usage.ts';
+import type { RequestEstimate } from '../core/events.ts';
+import { NO_USAGE, toMicroUsd, totalTokens, type Usage } from '../core/usage.ts';
 import { note } from './conversation.ts';
 import { decidedEnding } from './hooks.ts';
 import type { CompactionReason, CompactionRequest, Ending } from './ports.ts';
 import type { Run } from './run.ts';
-import { isStopped, orStopped } from './stop.ts';
+import { isStopped, orAbandoned } from './stop.ts';
+
+/** Time in which a compaction must react to the end of its run. After it, its open request counts as used up. */
+const GRACE_MS = 5000;
 
 /**
  * Makes the context shorter through the port. If that is not possible, returns false and leaves the context unchanged.
@@ -15,30 +19,69 @@ export async function compactContext(
   reason: CompactionReason,
   instructions?: string,
 ): Promise<boolean> {
-  const { ports, stop, conversation, spend, models, calls } = run;
+  const { ports, stop, conversation, calls } = run;
   if (!ports.compact) return false;
+  const { signal } = stop;
+  const bill = new SummaryBill(run);
   try {
-    const request = await requestOf(run, reason, instructions);
-    const done = await orStopped(ports.compact(request, stop.signal), stop.signal);
+    const request = await requestOf(run, bill, { reason, instructions });
+    const work = ports.compact(request, signal);
+    const done = await orAbandoned(work, { signal, clock: ports.clock, graceMs: GRACE_MS });
+    if (isStopped(done)) await bill.abandon();
     if (isStopped(done) || !done) return false;
-    spend.charge(done.usage, models.current.pricing);
     await conversation.write(...done.drafts);
     if (done.messages) {
       conversation.replace(done.messages);
       calls.noteCompaction();
     }
-    await bookOutsideTurn(run, done.usage);
+    await bill.book(done.usage);
     return done.messages !== undefined;
   } catch (error) {
+    await bill.abandon();
     await conversation.write(note(`the context could not be compacted: ${messageOf(error)}`));
     return false;
   }
 }
 
+/** The cost of the requests of one compaction. */
+class SummaryBill {
+  readonly #run: Run;
+  /** The request that was announced and is not booked. */
+  #open: RequestEstimate | undefined;
+  #isOver = false;
+
+  constructor(run: Run) {
+    this.#run = run;
+  }
+
+  async hold(most: RequestEstimate): Promise<boolean> {
+    if (this.#isOver || !(await this.#run.spend.hold(toMicroUsd(most.reserved_usd ?? 0)))) {
+      return false;
+    }
+    this.#open = most;
+    return true;
+  }
+
+  /** Charges and books a part of the summary. */
+  async book(usage: Usage): Promise<void> {
+    if (this.#isOver) return;
+    this.#open = undefined;
+    this.#run.spend.charge(usage, this.#run.models.current.pricing);
+    await bookOutsideTurn(this.#run, usage);
+  }
+
+  /** Books the open request as it was announced: what it used will not be known. */
+  async abandon(): Promise<void> {
+    const { input_tokens = 0, max_tokens = 0 } = this.#open ?? {};
+    await this.book({ ...NO_USAGE, input_tokens, output_tokens: max_tokens });
+    this.#isOver = true;
+  }
+}
+
 async function requestOf(
   run: Run,
-  reason: CompactionReason,
-  instructions: string | undefined,
+  bill: SummaryBill,
+  { reason, instructions }: { reason: CompactionReason; instructions: string | undefined },
 ): Promise<CompactionRequest> {
   return {
     messages: run.conversation.messages,
@@ -49,18 +92,16 @@ async function requestOf(
     cost: run.spend.cost(),
     remainingMicroUsd: await run.spend.remainingMicroUsd(),
     ...(instructions === undefined ? {} : { instructions }),
-    book: async (usage) => {
-      run.spend.charge(usage, run.models.current.pricing);
-      // a run that was stopped meanwhile books its whole cost at its end
-      if (!run.stop.signal.aborted) await bookOutsideTurn(run, usage);
-    },
+    hold: async (most) => await bill.hold(most),
+    book: async (usage) => await bill.book(usage),
   };
 }
 
 /** Books the usage of a compaction between turns. An open turn books its whole usage at its end. */
 async function bookOutsideTurn(run: Run, usage: Usage): Promise<void> {
-  if (run.spend.isTurnOpen || totalTokens(usage) === 0) return;
+  if (run.spend.isTurnOpen) return;
   await run.spend.report();
+  if (totalTokens(usage) === 0) return;
   await run.conversation.write({
     event_type: 'cost',
     payload: { turn: run.spend.turn, usage, total: run.spend.cost() },

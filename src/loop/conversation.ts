@@ -2,6 +2,7 @@ import type { EventDraft, LogEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import { type Message, userText } from '../core/message.ts';
 import type { PlannedModel } from '../core/plan.ts';
+import { isCutAfter } from '../log/interruption.ts';
 import { ContextView, type ContextViewOptions, projectContext } from './context-view.ts';
 import { ContextMeter, Preamble } from './meters.ts';
 import type { Outbox } from './outbox.ts';
@@ -26,6 +27,7 @@ export class Conversation {
   /** Tokens of the context when the hooks were last asked about a full one; 0 if it was not full since. */
   #askedAtTokens = 0;
   #watcher: StreamWatcher | undefined;
+  #isCut = false;
 
   constructor(ports: LoopPorts, outbox: Outbox, view: ContextViewOptions) {
     this.#ports = ports;
@@ -76,8 +78,14 @@ export class Conversation {
     for (const draft of drafts) {
       if (draft.event_type === 'message') this.#append(draft.payload.message);
       if (draft.event_type === 'custom_message') this.#append(userText(draft.payload.content));
+      this.#isCut = isCutAfter(draft, this.#isCut);
     }
     return written;
+  }
+
+  /** True if an interrupted answer is the last word of the conversation. */
+  get isCut(): boolean {
+    return this.#isCut;
   }
 
   #append(message: Message): void {

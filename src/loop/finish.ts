@@ -2,6 +2,7 @@ import { RyeError } from '../core/errors.ts';
 import type { JsonObject } from '../core/json.ts';
 import { type AssistantMessage, textOf } from '../core/message.ts';
 import { hasResult } from '../core/return-schema.ts';
+import { interruptionDraft } from '../log/interruption.ts';
 import { hiddenMessage, note } from './conversation.ts';
 import {
   askForResult,
@@ -45,6 +46,7 @@ export async function finishOrNudge(
     await run.conversation.record(hiddenMessage(nudge.type, nudge.text));
     return undefined;
   }
+  if (message.stop_reason === 'max_tokens') return await endCut(run);
   const { outputs } = run.progress;
   if (!outputs && hasResult(run.shape)) {
     const ending = await finishWithResult(run, isTextCall);
@@ -56,6 +58,20 @@ export async function finishOrNudge(
     result: run.progress.lastText,
     ...(outputs ? { outputs } : {}),
   });
+}
+
+/** Ends a run whose answer is cut still, after all its continuations: a part is no success. A resume continues the answer. */
+async function endCut(run: Run): Promise<Ending | undefined> {
+  await run.conversation.record(interruptionDraft('max_tokens'));
+  const { provider, id } = run.models.current;
+  const error = new RyeError(
+    'answer_cut',
+    `${provider}/${id} ran into its output limit again and again`,
+    {
+      hint: 'Resume the thread to continue the answer, or raise behavior.max_tokens.',
+    },
+  );
+  return await endFailed(run, 'loop', error.toJSON());
 }
 
 /** True if the run called no tool and wrote no text: it did no work, which is no success. */
@@ -140,6 +156,7 @@ function nudgeFor(run: Run, message: AssistantMessage): Nudge | undefined {
     const text = 'Your answer was cut at the output limit. Continue exactly where it stopped.';
     return { type: 'continue_cut_answer', text };
   }
+  if (message.stop_reason === 'max_tokens') return undefined;
   progress.endAnswer();
   const mayNeedTools = run.behavior.nudge && !progress.usedTools && offersTools(run);
   if (mayNeedTools && progress.isFirst('tools')) {

@@ -3,15 +3,16 @@ import { type CapabilityNeed, capabilityOf } from '../core/capability.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
 import type { EventDraft } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
-import { type JsonObject, jsonEquals } from '../core/json.ts';
+import type { JsonObject } from '../core/json.ts';
 import type { CallContext } from '../hooks/handlers.ts';
 import { covers } from '../policy/capability.ts';
 import type { Resolution, ResolvedCall } from '../tools/tool.ts';
 import type { OverBudget } from './call-history.ts';
 import { hiddenMessage } from './conversation.ts';
 import { aboutCall, answerUnknown, gateCall, shaped } from './handlers.ts';
+import type { GateDecision } from './ports.ts';
 import type { Run } from './run.ts';
-import { isStopped, orStopped, type Stopped } from './stop.ts';
+import { isStopped, orStopped } from './stop.ts';
 import {
   type Admitted,
   type Requested,
@@ -19,8 +20,9 @@ import {
   settle,
   settleUnrun,
   stopReason,
+  type TypedCall,
+  typed,
   type Validated,
-  validate,
 } from './tool-call.ts';
 
 /**
@@ -32,17 +34,11 @@ export async function admit(run: Run, requested: Requested): Promise<Validated |
   if ('stage' in resolved) return resolved;
   const admitted = await policyGates(run, requested, resolved);
   if (admitted.stage === 'settled') return admitted;
-  const { tool } = resolved;
-  const { settled: gated, asks } = await hookGates(run, requested, factsOf(resolved));
+  const { settled: gated, asks } = await callGates(run, requested, resolved);
   if (gated && gated.outcome !== 'substituted') return gated;
-  await letThrough(run, requested, tool.id);
+  for (const { tool } of judged(resolved)) await letThrough(run, requested, tool.id);
   if (gated) return await shaped(run, gated);
-  const ready = await validateAgain(run, { ...admitted, asks });
-  if (ready.stage === 'settled') return ready;
-  const earlier = run.calls.earlier.find(ready.tool, ready.input);
-  return earlier
-    ? await shaped(run, settle(requested, ready.tool.id, 'substituted', earlier))
-    : ready;
+  return ready({ ...admitted, asks });
 }
 
 function factsOf({ tool, input, need }: ResolvedCall) {
@@ -56,25 +52,50 @@ function factsOf({ tool, input, need }: ResolvedCall) {
   };
 }
 
-async function validateAgain(run: Run, admitted: Admitted): Promise<Validated | Settled> {
-  const validated = await validate(run, admitted);
-  return validated.stage === 'settled' ? validated : recheck(run, admitted, validated);
+function ready({ requested, resolved, asks }: Admitted): Validated | Settled {
+  const { tool, input, coerced, need, invalid } = resolved;
+  return invalid ?? { stage: 'validated', requested, tool, input, coerced, need, asks };
+}
+
+/** The calls that gates judge: the call, and the one that it starts in the background. */
+function judged(call: ResolvedCall): readonly ResolvedCall[] {
+  return call.starts ? [call, call.starts] : [call];
+}
+
+/** Asks hooks and handlers about a call, and about the one that it starts, whose thread has no hooks of this directive. */
+async function callGates(run: Run, requested: Requested, call: ResolvedCall): Promise<Gated> {
+  const gated = await hookGates(run, requested, factsOf(call));
+  if (gated.settled || !call.starts) return gated;
+  const { settled, asks } = await hookGates(run, requested, factsOf(call.starts));
+  // a hook of the configuration also asks in that thread
+  const own = asks.filter(({ isConfigured }) => isConfigured !== true);
+  return { ...(settled ? { settled } : {}), asks: [...gated.asks, ...own] };
 }
 
 /**
  * Takes a call with the input that a person gave it through every gate again: no person can allow what permissions or hooks
- * refuse. What hooks would ask about has been decided.
+ * refuse. What hooks ask about the new input counts too.
  */
 export async function readmit(
   run: Run,
-  { requested, tool, need: before }: Validated,
+  { requested, tool, need }: Validated,
   input: JsonObject,
 ): Promise<Validated | Settled> {
-  const resolved = { tool, input, need: tool.need?.(input) ?? before };
-  const admitted = await policyGates(run, requested, resolved);
+  const resolved = await found(run, requested, tool.id, input);
+  // a tool that was loaded for this call has no name
+  const call =
+    resolved.kind === 'unknown'
+      ? await typed(run, requested, { tool, input, need })
+      : resolved.call;
+  if ('stage' in call) return call;
+  if (call.tool.id !== tool.id) {
+    const reason = `the input that a person gave makes it a call of ${call.tool.id}`;
+    return settleUnrun(requested, tool.id, 'blocked', reason, 'approval_invalid');
+  }
+  const admitted = await policyGates(run, requested, call);
   if (admitted.stage === 'settled') return admitted;
-  const { settled } = await hookGates(run, requested, factsOf(resolved));
-  return settled ?? (await validateAgain(run, admitted));
+  const { settled, asks } = await callGates(run, requested, call);
+  return settled ?? ready({ ...admitted, asks });
 }
 
 /** Counts the call, and tells the model if the tool's budget is used up. */
@@ -91,7 +112,7 @@ function overDraft(requested: Requested, tool: string, { count, budget }: OverBu
   return { event_type: 'tool_budget_exceeded', payload: { call_id, tool, count, max, mode } };
 }
 
-async function resolve(run: Run, requested: Requested): Promise<ResolvedCall | Settled> {
+async function resolve(run: Run, requested: Requested): Promise<TypedCall | Settled> {
   const { call } = requested;
   if (run.stop.signal.aborted) return notStarted(run, requested, call.name);
   if (call.malformed !== undefined) {
@@ -99,17 +120,35 @@ async function resolve(run: Run, requested: Requested): Promise<ResolvedCall | S
     const reason = `the arguments of ${call.name} are not a JSON object. Send them again, complete.`;
     return settleUnrun(requested, call.name, 'invalid', reason);
   }
-  let resolution: Resolution | Stopped;
+  const resolution = await found(run, requested, call.name, call.input);
+  return resolution.kind === 'unknown'
+    ? await unknown(run, requested, resolution)
+    : resolution.call;
+}
+
+/** Finds the tool of a call, and gives the input the types of its schema; settled if that fails or the run stops. */
+async function found(
+  run: Run,
+  requested: Requested,
+  name: string,
+  input: JsonObject,
+): Promise<Found> {
   try {
-    resolution = await orStopped(run.ports.tools.resolve(call.name, call.input), run.stop.signal);
+    const resolution = await orStopped(run.ports.tools.resolve(name, input), run.stop.signal);
+    if (isStopped(resolution)) return { kind: 'settled', call: notStarted(run, requested, name) };
+    if (resolution.kind === 'unknown') return resolution;
+    return { kind: 'resolved', call: await typed(run, requested, resolution.call) };
   } catch (error) {
     const code = error instanceof RyeError ? error.code : 'tool_failed';
-    return settleUnrun(requested, call.name, 'invalid', messageOf(error), code);
+    const call = settleUnrun(requested, name, 'invalid', messageOf(error), code);
+    return { kind: 'settled', call };
   }
-  if (isStopped(resolution)) return notStarted(run, requested, call.name);
-  if (resolution.kind === 'resolved') return resolution.call;
-  return unknown(run, requested, resolution);
 }
+
+type Found =
+  | { readonly kind: 'resolved'; readonly call: TypedCall }
+  | { readonly kind: 'settled'; readonly call: Settled }
+  | Extract<Resolution, { readonly kind: 'unknown' }>;
 
 /** The id of a tool by the name that the model used; the name itself if it needs the arguments or is unknown. */
 async function idOf(run: Run, name: string): Promise<string> {
@@ -154,16 +193,19 @@ export function notStarted(run: Run, requested: Requested, tool: string): Settle
 async function policyGates(
   run: Run,
   requested: Requested,
-  resolved: ResolvedCall,
+  resolved: TypedCall,
 ): Promise<Admitted | Settled> {
-  const { tool, need } = resolved;
-  if (!covers(run.plan.capabilities, need)) return denied(requested, tool.id, need);
-  for (const gate of run.ports.gates ?? []) {
-    const reason = gate(resolved);
-    if (reason !== undefined) return settleUnrun(requested, tool.id, 'blocked', reason);
+  for (const one of judged(resolved)) {
+    const { tool, need } = one;
+    if (!covers(run.plan.capabilities, need)) return denied(requested, tool.id, need);
+    for (const gate of run.ports.gates ?? []) {
+      const reason = gate(one);
+      if (reason !== undefined) return settleUnrun(requested, tool.id, 'blocked', reason);
+    }
+    const over = await overBudget(run, requested, tool.id);
+    if (over) return over;
   }
-  const over = await overBudget(run, requested, tool.id);
-  return over ?? { stage: 'admitted', requested, resolved, asks: [] };
+  return { stage: 'admitted', requested, resolved, asks: [] };
 }
 
 async function overBudget(
@@ -185,7 +227,8 @@ function denied(requested: Requested, tool: string, need: CapabilityNeed): Settl
 /** The judgement of hooks and handlers on a call: settled if they refuse it or replace its result; else with what they ask. */
 interface Gated {
   readonly settled?: Settled;
-  readonly asks: readonly Ask[];
+  /** `isConfigured`: a hook of the user, the project or the program asks. */
+  readonly asks: readonly (Ask & { readonly isConfigured?: true })[];
 }
 
 async function hookGates(
@@ -210,17 +253,24 @@ async function hookGates(
     const refused = settleUnrun(requested, tool, 'blocked', reason, 'hook_failed');
     return ended({ ...refused, reason: run.hooks.refused(reason, report) });
   }
-  const judged = await gateCall(run, context as CallContext);
+  const judgement = await gateCall(run, context as CallContext);
   if (run.stop.signal.aborted) return ended(notStarted(run, requested, tool));
-  if (judged.refusal !== undefined) {
-    return ended(settleUnrun(requested, tool, 'blocked', judged.refusal));
+  if (judgement.refusal !== undefined) {
+    return ended(settleUnrun(requested, tool, 'blocked', judgement.refusal));
   }
-  const content = judged.substitute ?? substitute?.content;
+  const content = judgement.substitute ?? substitute?.content;
   if (content) return ended(settle(requested, tool, 'substituted', content));
-  const asked =
-    decision?.control === 'ask' ? [{ source: 'hook', reason: decision.reason ?? '' }] : [];
-  return { asks: [...asked, ...judged.asks] };
+  return { asks: [...askOf(report), ...judgement.asks] };
 }
+
+function askOf({ decision, fired }: GateDecision): Gated['asks'] {
+  if (decision?.control !== 'ask') return [];
+  const ask = { source: 'hook', reason: decision.reason ?? '' };
+  const by = fired.find(({ outcome }) => outcome === 'ask')?.layer;
+  return [by === DIRECTIVE_LAYER ? ask : { ...ask, isConfigured: true }];
+}
+
+const DIRECTIVE_LAYER = 1;
 
 function ended(one: Settled): Gated {
   return { settled: one, asks: [] };
@@ -246,13 +296,4 @@ function refusalOf(decision: ControlAction | undefined): string | undefined {
       break;
   }
   return `a hook decided ${decision.control}, which a gate cannot do`;
-}
-
-/** Checks the need again if coercion has changed what the call is about. */
-function recheck(run: Run, { resolved }: Admitted, validated: Validated): Validated | Settled {
-  const { tool, requested, input } = validated;
-  const need = tool.need?.(input);
-  if (!need || jsonEquals(need, resolved.need)) return validated;
-  if (!covers(run.plan.capabilities, need)) return denied(requested, tool.id, need);
-  return { ...validated, need };
 }

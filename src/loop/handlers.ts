@@ -18,7 +18,7 @@ import {
 } from '../hooks/handlers.ts';
 import { note } from './conversation.ts';
 import type { Run } from './run.ts';
-import { isStopped, orStopped } from './stop.ts';
+import { isStopped, linkedTo, orStopped } from './stop.ts';
 import { hasRun, type Settled } from './tool-call.ts';
 
 /** Maximum duration of a handler. */
@@ -194,14 +194,16 @@ async function bounded(run: Run, name: Name, work: (signal: AbortSignal) => unkn
       `a handler of ${name} took longer than ${TIMEOUT_MS / 1000} s`,
     );
   };
-  const signal = AbortSignal.any([cancelSignal, done.signal]);
-  const called = Promise.resolve().then(() => work(signal));
+  const { controller, unlink } = linkedTo(cancelSignal);
+  const called = Promise.resolve().then(() => work(controller.signal));
   const late = tooLong();
   // a result after the end of the race is ignored
   late.catch(() => undefined);
   try {
     return await orStopped(Promise.race([called, late]), cancelSignal);
   } finally {
+    unlink();
+    controller.abort();
     done.abort();
   }
 }

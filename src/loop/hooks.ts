@@ -12,7 +12,13 @@ import type {
   ObservedEvent,
 } from './ports.ts';
 import type { Models, Spend } from './spend.ts';
-import { isStopped, orStopped, type Stop, type Stopped } from './stop.ts';
+import { isStopped, orAbandoned, type Stop, type Stopped } from './stop.ts';
+
+/**
+ * Time in which hooks must react to a cancellation. A hook may run a directive, whose tools have to end first, and which must
+ * not stay `running`.
+ */
+const GRACE_MS = 10_000;
 
 /** The parts of a run that hooks are told about, and those that take what hooks report. */
 export interface HookScope {
@@ -103,10 +109,11 @@ export class Hooks {
     ask: () => Promise<T>,
   ): Promise<T | undefined> {
     if (!this.#isHeard(event)) return undefined;
-    const { conversation, stop } = this.#scope;
+    const { conversation, stop, ports } = this.#scope;
+    const signal = stop.cancelSignal;
     let report: T | Stopped;
     try {
-      report = await orStopped(ask(), stop.cancelSignal);
+      report = await orAbandoned(ask(), { signal, clock: ports.clock, graceMs: GRACE_MS });
     } catch (error) {
       const { message } = toRyeError(error, 'hook_failed');
       await conversation.write(note(`the hooks of ${event} failed: ${message}`));

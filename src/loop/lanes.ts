@@ -1,9 +1,11 @@
 import { posix } from 'node:path';
+import type { JsonObject } from '../core/json.ts';
+import type { Tool } from '../tools/tool.ts';
 import type { Validated } from './tool-call.ts';
 
 /**
- * Runs up to `limit` calls at a time, started in the order in which they are given. A sequential call runs alone, and
- * calls that write the same path run one after another.
+ * Runs up to `limit` calls at a time in the order in which they are given. A call begins after all before it that it may
+ * not run beside: later calls of an answer rely on what earlier ones did.
  */
 export class Lanes {
   readonly #slots: Slots;
@@ -14,12 +16,12 @@ export class Lanes {
   }
 
   async run(call: Validated, work: (call: Validated) => Promise<void>): Promise<void> {
-    const paths = writtenPaths(call);
+    const lane = laneOf(call);
     const before = this.#lanes
-      .filter((earlier) => conflicts({ paths }, earlier))
+      .filter((earlier) => !mayOverlap(earlier, lane))
       .map(({ end }) => end);
     const end = Promise.allSettled(before).then(() => this.#slots.use(() => work(call)));
-    this.#lanes.push({ paths, end });
+    this.#lanes.push({ ...lane, end });
     await end;
   }
 }
@@ -47,18 +49,36 @@ class Slots {
 }
 
 interface Lane {
-  /** Paths that the call writes; undefined if it cannot tell, and so runs alone. */
-  readonly paths: ReadonlySet<string> | undefined;
+  /** Runs beside no other call. */
+  readonly isAlone: boolean;
+  /** Runs beside calls that are free too. */
+  readonly isFree: boolean;
+  /** The item of a list that the call is for: items run side by side, as the list asks. */
+  readonly item: string | undefined;
+  /** Paths that the call writes. */
+  readonly paths: ReadonlySet<string>;
 }
 
-function conflicts(left: Lane, right: Lane): boolean {
-  if (!left.paths || !right.paths) return true;
-  for (const path of left.paths) if (right.paths.has(path)) return true;
-  return false;
+function laneOf({ requested, tool, input }: Validated): Lane {
+  const { sequential, parallel = false, reads_only: readsOnly } = tool.traits;
+  const paths = writtenPaths(tool, input);
+  return {
+    isAlone: sequential || !paths,
+    isFree: parallel || readsOnly,
+    item: requested.call.batch?.item,
+    paths: paths ?? new Set(),
+  };
 }
 
-function writtenPaths({ tool, input }: Validated): ReadonlySet<string> | undefined {
-  if (tool.traits.sequential) return undefined;
+function mayOverlap(left: Lane, right: Lane): boolean {
+  if (left.isAlone || right.isAlone) return false;
+  const areItems = left.item !== undefined && right.item !== undefined && left.item !== right.item;
+  if (!areItems && !(left.isFree && right.isFree)) return false;
+  return left.paths.size === 0 || ![...right.paths].some((path) => left.paths.has(path));
+}
+
+/** Undefined if the tool cannot tell. */
+function writtenPaths(tool: Tool, input: JsonObject): ReadonlySet<string> | undefined {
   try {
     return new Set((tool.writes?.(input) ?? []).map((path) => posix.normalize(path)));
   } catch {

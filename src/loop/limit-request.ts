@@ -47,14 +47,17 @@ export async function requestRaise(
   await conversation.write(...review.drafts);
   spend.pause();
   await approvals.publish([review.id]);
-  const verdict = await approvals.wait(review.id, stop.cancelSignal);
+  const verdict = await approvals.wait(review.id, call, stop.cancelSignal);
   spend.goOn();
   if (verdict.kind === 'waiting') return { waiting: [review.id] };
   if (verdict.kind !== 'approved') {
     await conversation.write(...verdict.drafts);
     return {};
   }
-  const confirmed = await approvals.confirm(review.id, call);
+  const confirmed = await approvals.confirm(review.id, call, {
+    ...call,
+    input: verdict.input ?? call.input,
+  });
   await conversation.write(...confirmed.drafts);
   if (confirmed.kind === 'voided') return {};
   const wanted = verdict.input?.['to'];

@@ -1,8 +1,8 @@
-import { RyeError } from '../core/errors.ts';
+import { messageOf, RyeError } from '../core/errors.ts';
 import type { RequestEstimate } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
 import { compact } from '../core/json.ts';
-import { LIMIT_NAMES } from '../core/limits.ts';
+import { LIMIT_NAMES, type LimitName } from '../core/limits.ts';
 import type { Message } from '../core/message.ts';
 import type { PlannedModel } from '../core/plan.ts';
 import { DIRECTIVE_RETURN } from '../core/return-schema.ts';
@@ -11,7 +11,7 @@ import { formatUsd, type MicroUsd, toMicroUsd, toUsd } from '../core/usage.ts';
 import { repairPairing } from '../log/context.ts';
 import { heldText } from '../policy/budget.ts';
 import { affordableMaxTokens, type LimitReached, worstMicroUsd } from '../policy/limits.ts';
-import type { ModelRequest } from '../providers/provider.ts';
+import { type ModelRequest, THINKING_TOKENS } from '../providers/provider.ts';
 import { note } from './conversation.ts';
 import { transformMessages } from './handlers.ts';
 import { decidedEnding } from './hooks.ts';
@@ -22,6 +22,8 @@ import type { Run } from './run.ts';
 
 /** The minimum of an answer in tokens: a shorter one is not worth its input. */
 const MIN_OUTPUT_TOKENS = 256;
+/** Tokens of an answer if nothing asks for more. The money for all of them must be there before each call. */
+const DEFAULT_OUTPUT_TOKENS = 16_384;
 
 /** Asks the `limit` hooks about each reached limit until none is reached, or until one ends the run. */
 export async function enforceLimits(run: Run): Promise<Ending | undefined> {
@@ -79,10 +81,23 @@ async function escalate(
     );
     return false;
   }
-  const raised = run.spend.escalate(name, to);
-  const outcome = raised === undefined ? `was not raised to ${to}` : `was raised to ${raised}`;
-  await run.conversation.write(note(`the limit ${name} ${outcome}`));
-  return raised !== undefined;
+  let raised: number | undefined;
+  let problem = '';
+  try {
+    raised = await run.spend.escalate(name, to);
+  } catch (error) {
+    problem = `: ${messageOf(error)}`;
+  }
+  if (raised === undefined) {
+    await run.conversation.write(note(`the limit ${name} was not raised to ${to}${problem}`));
+    return false;
+  }
+  const payload = { limit: name, to: raised };
+  await run.conversation.write(
+    { event_type: 'limit_raised', payload, durable: true },
+    note(`the limit ${name} was raised to ${raised}`),
+  );
+  return true;
 }
 
 function limitEnding(run: Run, reached: LimitReached, text?: string): Ending {
@@ -92,7 +107,7 @@ function limitEnding(run: Run, reached: LimitReached, text?: string): Ending {
   const error = new RyeError(`limit_${name}`, text ?? reasonOf(reached), {
     hint: short?.held
       ? 'Wait for the children before the next call, lower their spend limits, or raise spend of this thread; then resume it.'
-      : `Resume it with more: rye threads resume ${run.ports.threadId} ${options}. To change the limit itself, edit the directive's <limits>.`,
+      : `To allow ${moreOf(name, grant)}: rye threads resume ${run.ports.threadId} ${options}. To change the limit itself, edit the directive's <limits>.`,
     details: compact({
       limit: name,
       current,
@@ -117,6 +132,23 @@ function grantAfter(
   const isEnough = again > 0 && again >= (short?.needed ?? 0);
   const grant = isEnough ? again : Math.max(again, needed);
   return { grant: grant > 0 ? grant : undefined, isRaise: grant > free || grant <= 0 };
+}
+
+const UNITS = {
+  turns: 'turn',
+  tokens: 'token',
+  duration_seconds: 'second',
+  spawns: 'spawn',
+  depth: 'level',
+} as const;
+
+/** Formats what a resume grants: `another $0.50`, because it counts from there and not from the start. */
+function moreOf(name: LimitName, grant: number | undefined): string {
+  if (grant === undefined) return 'more';
+  if (name === 'spend') {
+    return `another ${Number.isInteger(grant * 100) ? `$${grant.toFixed(2)}` : formatUsd(grant)}`;
+  }
+  return `another ${grant} ${UNITS[name]}${grant === 1 ? '' : 's'}`;
 }
 
 const LIMIT_TITLES = {
@@ -151,6 +183,7 @@ export type CallPlan =
       readonly kind: 'ready';
       readonly request: ModelRequest;
       readonly allowance: Allowance;
+      readonly mostInputTokens: number;
       /** For the log; undefined if the call costs nothing. */
       readonly estimate: RequestEstimate | undefined;
     }
@@ -169,7 +202,7 @@ export async function planCall(run: Run): Promise<CallPlan> {
   const room = Math.min(model.context_window, tokensLeft) - likelyInput;
   const wanted = Math.min(
     model.max_output_tokens,
-    behavior.maxTokens ?? Infinity,
+    behavior.maxTokens ?? usualOutputTokens(run),
     Math.max(MIN_OUTPUT_TOKENS, room),
   );
   const outgoing = await outgoingMessages(run);
@@ -206,8 +239,16 @@ export async function planCall(run: Run): Promise<CallPlan> {
     kind: 'ready',
     request,
     allowance: { outputTokens: maxTokens, tokensLeft, microUsdLeft, inputTokens: likelyInput },
+    mostInputTokens: inputTokens,
     estimate: models.traits.embedded ? undefined : estimateOf(model, inputTokens, maxTokens),
   };
+}
+
+/** Returns the tokens that an answer is allowed by default: enough for the work, so that a call does not hold a whole budget. */
+function usualOutputTokens({ models, progress }: Run): number {
+  // a model whose answer was cut writes longer ones than most
+  if (models.traits.embedded || progress.needsLongAnswers) return Number.POSITIVE_INFINITY;
+  return DEFAULT_OUTPUT_TOKENS + THINKING_TOKENS[models.thinking];
 }
 
 /**
@@ -225,6 +266,18 @@ function resultMembers({
     output_schema: schema,
     ...(isForced ? { tool_choice: { name: DIRECTIVE_RETURN } } : {}),
   };
+}
+
+/** Tokens that the next request may have more than what it holds now, and that its answer may have. */
+const MORE_INPUT_TOKENS = 2048;
+const NEXT_OUTPUT_TOKENS = 512;
+
+/** Returns what the call after this one may cost, with short results: the children of this batch have to leave it. */
+export function nextCallOf({ conversation, models }: Run): MicroUsd {
+  const { pricing } = models.current;
+  if (!pricing) return 0;
+  const inputTokens = conversation.worstTokens() + MORE_INPUT_TOKENS;
+  return worstMicroUsd({ inputTokens, pricing }, NEXT_OUTPUT_TOKENS);
 }
 
 /** Returns the most that a call may use, for the log. */

@@ -2,13 +2,14 @@ import { RyeError, toRyeError } from '../core/errors.ts';
 import { type AssistantMessage, textOf, toolCallsOf } from '../core/message.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import { hasSchema } from '../core/return-schema.ts';
+import { CONTINUE_DRAFT } from '../log/interruption.ts';
 import type { AwaitedThreads } from '../tools/tool.ts';
-import { runToolBatch } from './batch.ts';
+import { leaveCalls, runToolBatch } from './batch.ts';
 import { compactContext, watchContext } from './compaction.ts';
 import { hiddenMessage, note } from './conversation.ts';
 import { finishOrNudge, finishUnlessMore, watchLoop } from './finish.ts';
 import { decidedEnding } from './hooks.ts';
-import { enforceLimits } from './limits.ts';
+import { enforceLimits, nextCallOf } from './limits.ts';
 import { streamAnswer } from './model-call.ts';
 import { endReturned, type Returned, resultMissing } from './outputs.ts';
 import type { Ending, LoopEvents, LoopOutcome, LoopPorts } from './ports.ts';
@@ -61,6 +62,7 @@ async function runTurns(run: Run): Promise<Ending> {
     const blocked = (await enforceLimits(run)) ?? checkCancelled(run) ?? checkParked(run);
     if (blocked) return blocked;
     await takeMessages(run);
+    await continueCut(run);
     const ending = await takeTurn(run);
     await settleTurn(run);
     const end = ending ?? checkCancelled(run) ?? (await watchContext(run));
@@ -78,6 +80,7 @@ async function takeTurn(run: Run): Promise<Ending | undefined> {
   progress.noteText(message);
   if (toolCallsOf(message).length > 0) return runCalls(run, message);
   await conversation.record({ event_type: 'message', payload: { message, turn: spend.turn } });
+  await spend.report();
   return stop.cause === 'cancelled' ? undefined : finishOrNudge(run, message);
 }
 
@@ -87,6 +90,13 @@ async function runCalls(run: Run, message: AssistantMessage): Promise<Ending | u
   progress.noteToolUse();
   conversation.holdInjections();
   await conversation.record({ event_type: 'message', payload: { message, turn: spend.turn } });
+  // children of this batch share the rest of the budget, and tools may run for hours
+  try {
+    await spend.report(nextCallOf(run));
+  } catch (error) {
+    await leaveCalls(run, message);
+    throw error;
+  }
   const { returned, refused, waiting } = await runToolBatch(run, message);
   await conversation.releaseInjections();
   if (waiting) return await endOrWait(run, waiting);
@@ -189,6 +199,13 @@ async function refreshTools({ ports, stop, conversation }: Run): Promise<void> {
 /** Records messages to the thread at the safe point: after a whole batch, before the next request. */
 async function takeMessages({ ports, conversation }: Run): Promise<void> {
   await conversation.record(...((await ports.inbox?.take('before_turn')) ?? []));
+}
+
+/** Asks for the rest of an answer that a limit cut, which was raised since. */
+async function continueCut({ conversation, progress }: Run): Promise<void> {
+  if (!conversation.isCut) return;
+  progress.joinAnswer();
+  await conversation.record(CONTINUE_DRAFT);
 }
 
 function checkCancelled({ ports, stop }: Run): Ending | undefined {

@@ -3,8 +3,11 @@ import { NO_USAGE, type Pricing, priceMicroUsd, totalTokens, type Usage } from '
 import { BYTES_PER_TOKEN, messageBytes } from '../log/summary-prompt.ts';
 import type { ModelEvent, ToolList } from '../providers/provider.ts';
 
-/** Bytes of a short token; for the worst case that money must be there for. */
-const BYTES_PER_TOKEN_WORST = 3;
+/**
+ * Bytes of the shortest average token; for the worst case that money must be there for. Base64, hashes and IDs have 1.5
+ * bytes a token, prose has four.
+ */
+export const BYTES_PER_TOKEN_WORST = 1.4;
 
 /** Bytes that every request repeats before its messages: the system text and the tools. */
 export class Preamble {

@@ -1,19 +1,21 @@
-import { type ErrorInfo, messageOf, RyeError } from '../core/errors.ts';
-import type { EventPayloads, RequestEstimate } from '../core/events.ts';
+import { messageOf, RyeError } from '../core/errors.ts';
+import type { RequestEstimate } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
 import { compact } from '../core/json.ts';
 import type { AssistantMessage } from '../core/message.ts';
-import { totalTokens, toUsd } from '../core/usage.ts';
-import { type Classification, classify, failureCode, retryDelayMs } from '../policy/error-class.ts';
+import { toMicroUsd, totalTokens, toUsd } from '../core/usage.ts';
+import { type InterruptionCause, interruptedDrafts, spokenPart } from '../log/interruption.ts';
+import { type Classification, classify, failureCode } from '../policy/error-class.ts';
+import type { RetryPace } from '../policy/retry-pace.ts';
 import type { ProviderFailure } from '../providers/provider.ts';
 import { type Attempt, attemptAnswer } from './answer.ts';
 import { compactContext } from './compaction.ts';
-import { hiddenMessage } from './conversation.ts';
-import { CALLS_AS_TEXT } from './finish.ts';
 import { decidedEnding } from './hooks.ts';
-import { handleLimit, planCall } from './limits.ts';
+import { type CallPlan, handleLimit, planCall } from './limits.ts';
 import type { Ending, Interrupt } from './ports.ts';
-import { beginTurn, type Run } from './run.ts';
+import { type AskedWait, providerError } from './provider-error.ts';
+import { nextTry, paceOf, waitForRetry } from './retry.ts';
+import { beginTurn, type Run, tellOnce } from './run.ts';
 
 /** The result of the model-call phase of a turn. `none`: no usable answer, but the run continues. */
 export type Answer =
@@ -24,7 +26,7 @@ export type Answer =
 /** Attempts that this turn has made. */
 interface Tries {
   /** Failed attempts with the current model. */
-  failures: number;
+  pace: RetryPace;
   hasCompacted: boolean;
 }
 
@@ -36,10 +38,10 @@ const NO_ANSWER: Answer = { kind: 'none' };
  * from scratch. `error` hooks, the error class and the limits decide how often, after what delay and with which model.
  */
 export async function streamAnswer(run: Run): Promise<Answer> {
-  const tries: Tries = { failures: 0, hasCompacted: false };
+  const tries: Tries = { pace: paceOf(run), hasCompacted: false };
   let isBegun = false;
   for (;;) {
-    const plan = await planCall(run);
+    const plan = await planFundedCall(run);
     if (plan.kind === 'refused') return { kind: 'ended', ending: plan.ending };
     if (plan.kind === 'unaffordable') {
       const ending = await handleLimit(run, plan.reached);
@@ -53,12 +55,28 @@ export async function streamAnswer(run: Run): Promise<Answer> {
     const attempt = await attemptWith(run, plan);
     if (attempt.kind !== 'interrupted') await announceMatches(run);
     if (attempt.kind !== 'failed') return await answerOf(run, attempt);
-    await recordPartial(run, attempt.partial, attempt.failure.message);
+    await recordFailed(run, attempt);
     const ending = await remedy(run, attempt, tries);
     if (ending) return { kind: 'ended', ending };
-    if (run.stop.signal.aborted) return NO_ANSWER;
+    if (run.stop.signal.aborted || run.ports.parkReason?.() !== undefined) return NO_ANSWER;
   }
 }
+
+/** Plans a call and has the budget set its money aside; plans again if another thread was faster, but not for ever. */
+async function planFundedCall(run: Run): Promise<CallPlan> {
+  for (let attempt = 1; attempt <= MAX_PLANS; attempt += 1) {
+    const plan = await planCall(run);
+    if (plan.kind !== 'ready') return plan;
+    const { reserved_usd: mostUsd = 0 } = plan.estimate ?? {};
+    if (await run.spend.hold(toMicroUsd(mostUsd))) return plan;
+  }
+  throw new RyeError('budget_insufficient', 'the budget has no money for the next call', {
+    hint: `Wait for other threads of the family, then run: rye threads resume ${run.ports.threadId}`,
+  });
+}
+
+/** Other threads can take the rest of a budget so often between the plan of a call and the call. */
+const MAX_PLANS = 10;
 
 async function answerOf(run: Run, attempt: Exclude<Attempt, FailedAttempt>): Promise<Answer> {
   switch (attempt.kind) {
@@ -66,7 +84,7 @@ async function answerOf(run: Run, attempt: Exclude<Attempt, FailedAttempt>): Pro
       run.conversation.watcher?.accept();
       return { kind: 'answer', message: attempt.message };
     case 'stopped':
-      await recordPartial(run, attempt.partial, 'stopped');
+      await keepPartial(run, attempt.partial, stopCause(run));
       return NO_ANSWER;
     case 'interrupted':
       await interrupt(run, attempt.partial, attempt.by);
@@ -98,27 +116,51 @@ async function announce(
   }
 }
 
-/** Keeps the text of an answer that was stopped at a limit. The limit's hooks decide if the model may finish it. */
+/** Keeps an answer that was stopped at a limit. The limit's hooks decide if the model may finish it. */
 async function exceeded(
   run: Run,
   { limit: name, partial }: Extract<Attempt, { kind: 'exceeded' }>,
 ): Promise<Answer> {
-  const message = withoutCalls(partial);
-  run.progress.noteText(message);
-  if (message.content.length > 0) {
-    await run.conversation.record({
-      event_type: 'message',
-      payload: { message, turn: run.spend.turn },
-    });
-  }
+  await keepPartial(run, partial, name);
+  await run.spend.report();
   const current = name === 'spend' ? toUsd(run.spend.microUsd) : totalTokens(run.spend.cost());
   const reached = { name, current, max: run.spend.limits[name], in_answer: true };
   const ending = await handleLimit(run, reached);
-  if (ending) return { kind: 'ended', ending };
-  const text =
-    'Your answer was cut at a limit, which was raised. Continue exactly where it stopped.';
-  await run.conversation.record(hiddenMessage('continue_cut_answer', text));
-  return NO_ANSWER;
+  return ending ? { kind: 'ended', ending } : NO_ANSWER;
+}
+
+/**
+ * Keeps the text of an answer that a person or a limit stopped: people have seen it, so the model has to know it. One without
+ * text is recorded for people.
+ */
+async function keepPartial(
+  run: Run,
+  partial: AssistantMessage,
+  cause: InterruptionCause,
+): Promise<void> {
+  const message = spokenPart(partial);
+  if (!message) {
+    await recordPartial(run, partial, 'stopped');
+    return;
+  }
+  run.progress.noteText(message);
+  await run.conversation.record(...interruptedDrafts(message, run.spend.turn, cause));
+}
+
+/** Records a failed answer. One that may be whole stays in the conversation, because it is paid for. */
+async function recordFailed(run: Run, { partial, failure }: FailedAttempt): Promise<void> {
+  if (failure.type !== UNKNOWN_END) {
+    await recordPartial(run, partial, failure.message);
+    return;
+  }
+  tellOnce(run, `${failure.message}: its text is kept, and it is no result`);
+  await keepPartial(run, partial, UNKNOWN_END);
+}
+
+const UNKNOWN_END = 'unknown_stop_reason';
+
+function stopCause({ stop }: Run): InterruptionCause {
+  return stop.cause === 'duration' ? 'duration_seconds' : 'cancelled';
 }
 
 /** Drops the calls of a cut answer: they are never run, so the model must not see them as made. */
@@ -178,6 +220,7 @@ async function interrupt(run: Run, partial: AssistantMessage, by: Interrupt): Pr
   } else {
     await recordPartial(run, partial, by.reason);
   }
+  await run.spend.report();
   // a cancellation in the meantime wins
   if (run.stop.cause !== 'cancelled') await run.conversation.record(...by.drafts);
   await announceMatches(run);
@@ -205,7 +248,8 @@ async function remedy(
     event_type: 'error_classified',
     payload: compact({ category, retryable, message, status, usage }),
   });
-  tries.failures += 1;
+  await run.spend.report();
+  tries.pace.note(classified, partial.content.length > 0);
   const decision = await run.hooks.control('error', {
     source: 'model',
     error: compact({
@@ -215,31 +259,29 @@ async function remedy(
       status: failure.status,
     }),
     classification: { category, retryable, policy: classified.policy.kind },
-    attempt: tries.failures,
+    attempt: tries.pace.failures,
   });
   const ending = endingAfter(decision, failure, category);
   if (ending) return ending;
   if (category === 'context_exceeded' || decision?.control === 'compact') {
     if (await compactOnce(run, decision, tries)) return undefined;
   }
-  let waitSeconds: number | undefined;
-  if (wantsRetry(decision, classified) && tries.failures <= run.plan.settings.max_retries) {
-    const wait = waitFor(run, failure, classified, decision, tries.failures);
-    // if the provider asks for more time than the thread has, only a fallback model can answer
-    if (wait.policy !== 'use_header' || wait.delay_ms / 1000 < run.spend.secondsLeft()) {
-      await run.conversation.write({ event_type: 'retry_scheduled', payload: wait });
-      await run.ports.clock.sleep(wait.delay_ms, run.stop.signal);
+  let asked: AskedWait | undefined;
+  if (wantsRetry(decision, classified)) {
+    const next = nextTry(run, { failure, classified, decision, pace: tries.pace });
+    if (next.kind === 'wait') {
+      await waitForRetry(run, next.wait);
       return undefined;
     }
-    waitSeconds = wait.delay_ms / 1000;
+    ({ asked } = next);
   }
-  const error = failureError(run, failure, classified, waitSeconds);
-  const next = run.models.fallBack();
-  if (!next) return { kind: 'error', error };
-  tries.failures = 0;
+  const error = await providerError(run, { failure, classified, asked });
+  const fallback = run.models.fallBack();
+  if (!fallback) return { kind: 'error', error };
+  tries.pace = paceOf(run);
   await run.conversation.record({
     event_type: 'model_change',
-    payload: { provider: next.provider, model: next.id },
+    payload: { provider: fallback.provider, model: fallback.id },
   });
   return undefined;
 }
@@ -272,71 +314,3 @@ async function compactOnce(
   if (decision?.control === 'compact') return compactContext(run, 'hook', decision.instructions);
   return compactContext(run, 'context_exceeded');
 }
-
-/** Returns the delay before the next attempt, and the policy or hook that set it. */
-function waitFor(
-  run: Run,
-  { retry_after_ms: retryAfterMs }: ProviderFailure,
-  { policy }: Classification,
-  decision: ControlAction | undefined,
-  attempt: number,
-): EventPayloads['retry_scheduled'] {
-  if (decision?.control === 'retry' && decision.delay_seconds !== undefined) {
-    return { attempt, delay_ms: decision.delay_seconds * 1000, policy: 'hook' };
-  }
-  const random = (): number => run.ports.random();
-  const delayMs = retryDelayMs({ policy, attempt, retryAfterMs, random });
-  return { attempt, delay_ms: delayMs, policy: policy.kind };
-}
-
-function failureError(
-  run: Run,
-  failure: ProviderFailure,
-  { category }: Classification,
-  waitSeconds: number | undefined,
-): ErrorInfo {
-  const { provider, id } = run.models.current;
-  const code = failureCode(category, failure.type);
-  const isStep = code === 'tool_failed'; // only a step of the literal provider fails so
-  const source = isStep ? '' : `${provider}/${id}: `;
-  const wait =
-    waitSeconds === undefined
-      ? ''
-      : `; it asks to wait ${Math.ceil(waitSeconds)} s, which is longer than the thread may still run`;
-  const hook = isStep ? run.hooks.refusalIn(failure.message) : undefined;
-  const by = hook === undefined ? '' : ` (hook ${hook})`;
-  return new RyeError(code, `${source}${failure.message}${by}${wait}`, {
-    hint: hook
-      ? HOOK_HINT
-      : isStep
-        ? STEP_HINT
-        : NO_TOOLS.test(failure.message)
-          ? CALLS_AS_TEXT
-          : HINTS[category],
-    details: compact({
-      retry_after_seconds: waitSeconds,
-      category,
-      status: failure.status,
-      type: failure.type,
-      request_id: failure.request_id,
-    }),
-  }).toJSON();
-}
-
-/** The message with which Ollama and others refuse tools for a model without tool support. */
-const NO_TOOLS = /does not support (?:tools|function)/i;
-
-const STEP_HINT =
-  "Correct the step or the directive's <permissions>, sign the directive and run it again.";
-
-const HOOK_HINT =
-  'See where the hook is: rye hooks list. Change the hook or the step, sign it and run it again.';
-
-const HINTS: Partial<Record<Classification['category'], string>> = {
-  rate_limited: 'Wait and resume the thread, or configure a fallback model.',
-  transient: 'Resume the thread when the provider can be reached again.',
-  permanent: 'Check the model and its provider: rye models list',
-  quota: 'Check the plan and billing of the provider account.',
-  auth: 'Check the API key of the provider.',
-  context_exceeded: 'Compact the thread, or choose a model with a larger context window.',
-};

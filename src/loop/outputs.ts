@@ -100,8 +100,11 @@ export async function endFailed(
   return decided ?? { kind: 'error', error };
 }
 
+/** The maximum number of times that hooks send the model back, unless `retry.max_retries` sets it. */
+const MAX_SENT_BACK = 3;
+
 async function sendBack(run: Run): Promise<boolean> {
-  if (!run.progress.sendBack(run.plan.settings.max_retries)) return false;
+  if (!run.progress.sendBack(run.plan.settings.max_retries ?? MAX_SENT_BACK)) return false;
   const text =
     'A hook asks you to try again. Look for another way; if there is none, return an error.';
   await run.conversation.record(hiddenMessage('sent_back', text));
@@ -149,7 +152,7 @@ export async function readResult(run: Run): Promise<ReturnCheck> {
   return isMeant ? await run.ports.checkReturn(value) : { ok: false, problems: [NO_OBJECT] };
 }
 
-const NO_OBJECT = 'it is not one JSON object with the outputs';
+const NO_OBJECT = 'the answer is not a JSON object that matches the schema';
 
 /**
  * Asks for the result in another turn: once for outputs by type, and a few times for one with a schema, which a model may
@@ -164,11 +167,18 @@ export async function askForResult(run: Run, problems: readonly string[]): Promi
   if (!mayAsk) return false;
   const names = shape.outputs.map(({ name }) => name).join(', ');
   const text = isStrict
-    ? `The directive has not returned. Call ${DIRECTIVE_RETURN} now, with a result that matches its schema. Your answer does not match: ${problems.join('; ')}`
+    ? `The directive has not returned. Call ${DIRECTIVE_RETURN} now, with a result that matches its schema. The problem: ${problems.join('; ')}`
     : `The directive has not returned. Finish the rest, then call ${DIRECTIVE_RETURN} with ${names}. If you cannot finish, call it with status "error" and error_detail.`;
   const type = isStrict ? 'output_request' : 'nudge_outputs';
   await conversation.record(hiddenMessage(type, text));
   return true;
+}
+
+function mismatch(problems: readonly string[]): string {
+  const [problem] = problems;
+  return problem === NO_OBJECT
+    ? problem
+    : `the answer does not match the schema: ${problems.join('; ')}`;
 }
 
 /** Ends a run whose model was asked for its result often enough. */
@@ -177,7 +187,7 @@ export function resultMissing(run: Run, problems: readonly string[]): Ending {
   const names = shape.outputs.filter(({ required }) => required).map(({ name }) => name);
   const isStrict = hasSchema(shape);
   const message = isStrict
-    ? `the result does not match the schema: ${problems.join('; ')}`
+    ? mismatch(problems)
     : `the model ended without returning ${names.join(', ')}`;
   const error = new RyeError('outputs_missing', message, {
     hint: isStrict

@@ -2,7 +2,7 @@ import type { ApprovalUse, Ask } from '../core/approval.ts';
 import type { CapabilityNeed } from '../core/capability.ts';
 import type { Clock } from '../core/clock.ts';
 import type { ErrorInfo } from '../core/errors.ts';
-import type { EventDraft, EventPayloads, LogEvent } from '../core/events.ts';
+import type { EventDraft, EventPayloads, LogEvent, RequestEstimate } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
 import type { JsonObject, JsonValue } from '../core/json.ts';
 import type { LimitName, Limits } from '../core/limits.ts';
@@ -13,6 +13,7 @@ import type { HandlerLists } from '../hooks/handlers.ts';
 import type { AwaitedCall } from '../log/open-calls.ts';
 import type { Held } from '../policy/budget.ts';
 import type { ErrorRule } from '../policy/error-class.ts';
+import type { ProviderFacts } from '../policy/provider-hint.ts';
 import type { ModelEvent, ModelProvider, ProviderTraits, ToolList } from '../providers/provider.ts';
 import type { ResolvedCall, Tool, ToolOutput, ToolSet } from '../tools/tool.ts';
 
@@ -93,8 +94,13 @@ export interface BudgetPort {
   remainingMicroUsd(): Promise<MicroUsd>;
   /** Returns the claims of running children on the budget. */
   held?(): Promise<readonly Held[]>;
-  /** Sets the thread's own spend so far. */
-  report(spentMicroUsd: MicroUsd): Promise<void>;
+  /** Sets aside what the next model call may cost, until the next report; false if it is not there any more. Absent: it is. */
+  hold?(microUsd: MicroUsd): Promise<boolean>;
+  /**
+   * Sets the thread's own spend so far, as soon as the log has the answer that it paid for: before the answer's tools.
+   * `nextCall`: what its children have to leave to it.
+   */
+  report(spentMicroUsd: MicroUsd, cost: Cost, nextCall?: MicroUsd): Promise<void>;
 }
 
 /** `before_turn`: after a whole tool batch, before the next request. `at_end`: the model has finished. */
@@ -102,6 +108,8 @@ export type SafePoint = 'before_turn' | 'at_end';
 
 /** Steers, follow-ups and deliveries that wait for a safe point. What is taken is recorded and sent. */
 export interface InboxPort {
+  /** True if something waits; {@link take} decides if it may come in. Absent: nothing comes during a wait. */
+  isWaiting?(): Promise<boolean>;
   take(point: SafePoint): Promise<readonly EventDraft[]>;
   /** Ends the run as completed and begins another with what waits for that. Empty: nothing waits, the run is still open. */
   next?(): Promise<readonly EventDraft[]>;
@@ -214,9 +222,12 @@ export interface ApprovalPort {
   /** True if a run waits in its process for a decision, because a person may be there or the policy wants it. */
   waitsInline(): Promise<boolean>;
   /** Waits for a decision as long as a person may be there to take it. */
-  wait(id: string, signal: AbortSignal): Promise<ApprovalVerdict>;
-  /** Checks a decision again, immediately before the intent is written with its drafts; counts it as used. */
-  confirm(id: string, call: ReviewedCall): Promise<Confirmation>;
+  wait(id: string, call: ReviewedCall, signal: AbortSignal): Promise<ApprovalVerdict>;
+  /**
+   * Checks a decision again, immediately before the intent is written with its drafts; counts it as used. `ran` is the call
+   * with the input that a person gave, which has to be allowed by itself.
+   */
+  confirm(id: string, call: ReviewedCall, ran?: ReviewedCall): Promise<Confirmation>;
   /** Takes back requests whose calls are not made any more. */
   withdraw(ids: readonly string[], reason: string): Promise<readonly EventDraft[]>;
   /** The number of requests that wait now. */
@@ -266,6 +277,8 @@ export interface CompactionRequest {
   /** Money that may still be spent. */
   readonly remainingMicroUsd: MicroUsd;
   readonly instructions?: string;
+  /** Sets aside what a request for a part of the summary may use at most, before it is sent; false if it is not there. */
+  readonly hold: (most: RequestEstimate) => Promise<boolean>;
   /** Charges and books a part of the summary that is paid for. */
   readonly book: (usage: Usage) => Promise<void>;
 }
@@ -288,6 +301,8 @@ export interface LoopPorts {
   readonly system: string;
   /** The context so far: already in the log, every tool call answered. */
   readonly history: readonly Message[];
+  /** The text of an interrupted answer at the end of the history, which the run continues; absent: there is none. */
+  readonly cutText?: string;
   /** Run before the first turn, under every gate. */
   readonly pending?: PendingCalls;
   /** Usage of the thread before this run, when it is resumed. */
@@ -298,6 +313,10 @@ export interface LoopPorts {
   readonly traits: (model: PlannedModel) => ProviderTraits;
   /** May throw, e.g. for a missing key: that counts as a failure of this model. */
   provider(model: PlannedModel): ModelProvider;
+  /** Returns what is known of a model's provider, for the hint of a failed call. */
+  readonly about?: (model: PlannedModel) => Promise<ProviderFacts>;
+  /** Tells the person a sentence about the run; absent: nothing is told. */
+  readonly onNotice?: (notice: string) => void;
   /** Returns the tools offered now. The version changes when tools are unlocked, added or withdrawn. */
   definitions(): ToolList;
   readonly tools: ToolSet;
@@ -306,6 +325,11 @@ export interface LoopPorts {
   readonly handlers?: HandlerLists;
   readonly clock: Clock;
   readonly budget: BudgetPort;
+  /**
+   * Makes raised limits those of the thread, for its budget, its children and its later runs. Throws if the budget of the
+   * thread above has no room. Absent: they are only those of the run.
+   */
+  raise?(limits: Limits): Promise<void>;
   /** Returns the reason of a cancellation that was requested. */
   cancelled(): string | undefined;
   /** Resolves once a call may begin: not while another process may run the thread. Absent: it always may. */

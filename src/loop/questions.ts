@@ -87,7 +87,7 @@ async function askPerson(
   const verdict = await run.idle.waitsInside(callId, async () => {
     await approvals.publish([id]);
     await hooks.observe('approval_requested', facts);
-    return await approvals.wait(id, signal);
+    return await approvals.wait(id, about, signal);
   });
   if (verdict.kind === 'waiting' || verdict.kind === 'approved') {
     const reason = signal.aborted ? 'the call that asked has ended' : 'no person answered in time';

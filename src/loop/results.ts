@@ -21,9 +21,14 @@ const KEPT_BYTES = 128 * 1024;
 /** Maximum size of a structured result in the log. A larger one is in its text, or in its artifact. */
 const MAX_DATA_CHARS = 64 * 1024;
 
+/** Characters of a result as JSON that steps compute with: a line of the log holds them, however they are encoded. */
+const MAX_WHOLE_CHARS = 4 * 1024 * 1024;
+
 /** A settled call with its result as the model gets it. */
 export interface Result {
   readonly settled: Settled;
+  /** Steps compute with it: nothing is omitted. */
+  readonly isWhole?: true;
   readonly content: readonly ContentBlock[];
   /** UTF-8 bytes of text plus base64 characters of images, before anything was moved out. */
   readonly outputBytes: number;
@@ -36,6 +41,7 @@ export async function boundResult(run: Run, settled: Settled): Promise<Result> {
   const { persistThreshold, persistExcludeTools } = run.behavior;
   const textBytes = contentBytes(content.filter(({ type }) => type === 'text'));
   const outputBytes = contentBytes(content);
+  if (run.models.traits.replayable) return { ...wholeResult(settled), outputBytes };
   const imageChars = outputBytes - textBytes;
   // the body of a skill is instructions, which mean something else without their end
   const isKept = isProtectedTool(settled.requested.call.name) && textBytes <= KEPT_BYTES;
@@ -63,6 +69,17 @@ export async function boundResult(run: Run, settled: Settled): Promise<Result> {
     outputBytes,
     ...('path' in saved ? { artifact: saved.path } : {}),
   };
+}
+
+/** A result for a step: the whole, or an error, since a shortened one would be computed with as if it were the whole. */
+function wholeResult(settled: Settled): Omit<Result, 'outputBytes'> {
+  const { content, data, ...rest } = settled;
+  const size = JSON.stringify([content, data]).length;
+  if (size <= MAX_WHOLE_CHARS) return { settled, content: orEmpty(content), isWhole: true };
+  const code = 'result_too_large';
+  const reason = `the result has ${size} characters as JSON, more than the ${MAX_WHOLE_CHARS} that a step can use`;
+  const text = { type: 'text', text: `${code}: ${reason}. Ask for a part of it.` } as const;
+  return { settled: { ...rest, outcome: 'error', content: [text], code, reason }, content: [text] };
 }
 
 type Saved = { readonly path: string } | { readonly problem: string };
@@ -112,17 +129,17 @@ export function settledDraft({ settled, outputBytes, artifact }: Result): EventD
 }
 
 /** The entry that answers the call. */
-export function resultDraft({ settled, content }: Result, turn: number): EventDraft {
+export function resultDraft({ settled, content, isWhole }: Result, turn: number): EventDraft {
   const { call } = settled.requested;
   const { data } = settled;
-  const isSmall = data !== undefined && JSON.stringify(data).length <= MAX_DATA_CHARS;
+  const isKept = data !== undefined && (isWhole || JSON.stringify(data).length <= MAX_DATA_CHARS);
   const message: ToolResultMessage = {
     role: 'tool_result',
     call_id: call.call_id,
     name: call.name,
     content,
     outcome: settled.outcome,
-    ...(isSmall ? { data } : {}),
+    ...(isKept ? { data } : {}),
   };
   const repeatable = settled.mayHaveActed !== true;
   return { event_type: 'message', payload: { message, turn }, repeatable };

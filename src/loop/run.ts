@@ -30,6 +30,15 @@ export interface Run {
   readonly calls: CallHistory;
   readonly progress: Progress;
   readonly hooks: Hooks;
+  /** Sentences that the person was told. */
+  readonly told: Set<string>;
+}
+
+/** Tells the person a sentence, once in a run. */
+export function tellOnce({ ports, told }: Run, notice: string): void {
+  if (told.has(notice)) return;
+  told.add(notice);
+  ports.onNotice?.(notice);
 }
 
 export function createRun(plan: ThreadPlan, ports: LoopPorts, signal: AbortSignal): Run {
@@ -40,10 +49,13 @@ export function createRun(plan: ThreadPlan, ports: LoopPorts, signal: AbortSigna
   const models = new Models(plan, behavior, ports);
   const calls = new CallHistory(behavior, ports, models.traits);
   const onShrink = (): void => calls.forgetResults();
-  const conversation = new Conversation(ports, outbox, { ...behavior, onShrink });
+  // explicit steps use all results, also old ones
+  const view = models.traits.replayable ? { tail: undefined, elideStaleReads: false } : behavior;
+  const conversation = new Conversation(ports, outbox, { ...view, onShrink });
   const spend = new Spend(plan.limits, ports, stop);
   const hooks = new Hooks({ plan, ports, stop, conversation, spend, models });
-  const progress = new Progress(ports.history.some(({ role }) => role === 'tool_result'));
+  const usedTools = ports.history.some(({ role }) => role === 'tool_result');
+  const progress = new Progress(usedTools, ports.cutText);
   return {
     plan,
     behavior,
@@ -59,6 +71,7 @@ export function createRun(plan: ThreadPlan, ports: LoopPorts, signal: AbortSigna
     calls,
     progress,
     hooks,
+    told: new Set(),
   };
 }
 
@@ -77,8 +90,8 @@ export async function beginRun({ models, calls, conversation }: Run): Promise<vo
   await conversation.record({ event_type: 'thinking_change', payload: { level } });
 }
 
-/** The maximum number of times that an answer which was cut at `max_tokens` is continued in a row. */
-const MAX_CONTINUATIONS = 3;
+/** The maximum number of times that an answer which was cut at `max_tokens` is continued in a row, within the limits. */
+const MAX_CONTINUATIONS = 10;
 /** The maximum number of times that a model is asked again for a result that matches the schema. */
 const MAX_OUTPUT_REQUESTS = 3;
 
@@ -92,12 +105,16 @@ export class Progress {
   #timesSentBack = 0;
   #outputRequests = 0;
   #usedTools: boolean;
+  #needsLongAnswers = false;
   #lastText = '';
   #outputs: JsonObject | undefined;
   #completed: Extract<Ending, { kind: 'completed' }> | undefined;
 
-  constructor(usedTools: boolean) {
+  /** `cutText`: the beginning of the first answer, which an earlier run took. */
+  constructor(usedTools: boolean, cutText = '') {
     this.#usedTools = usedTools;
+    this.#lastText = cutText;
+    if (cutText !== '') this.joinAnswer();
   }
 
   /** True if a tool ran in this run, or in the history that it resumes. */
@@ -120,6 +137,11 @@ export class Progress {
     return this.#completed;
   }
 
+  /** True once an answer was cut: what the model writes is longer than most answers. */
+  get needsLongAnswers(): boolean {
+    return this.#needsLongAnswers;
+  }
+
   get timesSentBack(): number {
     return this.#timesSentBack;
   }
@@ -128,7 +150,8 @@ export class Progress {
     return this.#outputRequests;
   }
 
-  noteText({ content }: AssistantMessage): void {
+  noteText({ content, stop_reason: reason }: AssistantMessage): void {
+    if (reason === 'max_tokens') this.#needsLongAnswers = true;
     const text = textOf(content);
     if (this.#continuations > 0) this.#lastText += text;
     else if (text !== '') this.#lastText = text;
@@ -144,6 +167,11 @@ export class Progress {
     if (this.#continuations >= MAX_CONTINUATIONS) return false;
     this.#continuations += 1;
     return true;
+  }
+
+  /** Joins the next answer with the text so far: it continues an interrupted one. */
+  joinAnswer(): void {
+    this.#continuations = Math.max(1, this.#continuations);
   }
 
   endAnswer(): void {

@@ -3,6 +3,7 @@ import type { PlannedModel, ThreadPlan } from '../core/plan.ts';
 import {
   addUsage,
   type Cost,
+  estimatedSpend,
   type MicroUsd,
   NO_COST,
   NO_USAGE,
@@ -26,7 +27,7 @@ const MAX_ESCALATIONS = 10;
 /** Usage of a run against its limits: turns, tokens, money and time. Includes the thread's usage before the run. */
 export class Spend {
   readonly answerRatio = new AnswerRatio();
-  readonly #ports: Pick<LoopPorts, 'budget' | 'clock' | 'parentLimits' | 'onIdle'>;
+  readonly #ports: Pick<LoopPorts, 'budget' | 'clock' | 'parentLimits' | 'onIdle' | 'raise'>;
   readonly #stop: Stop;
   #startedMs: number;
   /** When the clock of the duration was stopped; undefined while it runs. */
@@ -39,7 +40,12 @@ export class Spend {
   #usage: Usage;
   #turnUsage: Usage = NO_USAGE;
   #microUsd: MicroUsd;
+  /** The part of it that earlier crashes left as an upper bound. */
+  readonly #estimated: Pick<Cost, 'estimated_spend_usd'>;
   #reportedMicroUsd: MicroUsd;
+  #reportedUsage: Usage;
+  /** True while the budget holds money for a call. */
+  #holds = false;
 
   constructor(limits: Limits, ports: LoopPorts, stop: Stop) {
     const spent = ports.spent ?? NO_COST;
@@ -49,7 +55,9 @@ export class Spend {
     this.#turn = spent.turns;
     this.#usage = spent;
     this.#microUsd = toMicroUsd(spent.spend);
+    this.#estimated = estimatedSpend(toMicroUsd(spent.estimated_spend_usd ?? 0));
     this.#reportedMicroUsd = this.#microUsd;
+    this.#reportedUsage = this.#usage;
     this.#priorSeconds = spent.elapsed_seconds;
     this.#startedMs = ports.clock.monotonic();
     this.#armDeadline();
@@ -88,6 +96,7 @@ export class Spend {
 
   /** Adds what a model call used, even if its answer was of no use. A price of null adds no money. */
   charge(usage: Usage, pricing: Pricing | null): void {
+    if (totalTokens(usage) === 0) return;
     this.#usage = addUsage(this.#usage, usage);
     this.#turnUsage = addUsage(this.#turnUsage, usage);
     if (pricing) this.#microUsd += priceMicroUsd(usage, pricing);
@@ -102,6 +111,7 @@ export class Spend {
       cache_write_tokens,
       turns: this.#turn,
       spend: toUsd(this.#microUsd),
+      ...this.#estimated,
       elapsed_seconds: Math.round(this.#elapsedSeconds() * 1000) / 1000,
     };
   }
@@ -132,11 +142,32 @@ export class Spend {
     this.#ports.onIdle?.(false);
   }
 
-  /** Reports the money spent so far to the budget. */
-  async report(): Promise<void> {
+  /**
+   * Has the budget set aside what a call may cost at most, until the next report: children and threads that people resume
+   * meanwhile do not get it. False if it is not there any more.
+   */
+  async hold(microUsd: MicroUsd): Promise<boolean> {
+    const { budget } = this.#ports;
+    if (!budget.hold || (microUsd === 0 && !this.#holds)) return true;
+    const unreported = this.#microUsd - this.#reportedMicroUsd;
+    if (!(await budget.hold(unreported + microUsd))) return false;
+    this.#holds = true;
+    return true;
+  }
+
+  /**
+   * Reports to the budget what was used since the last report, if anything. The log must have the answer by then: recovery
+   * would count an answer that only the budget knows twice.
+   */
+  async report(nextCall?: MicroUsd): Promise<void> {
+    const usage = this.#usage;
     const spent = this.#microUsd;
-    await this.#ports.budget.report(spent);
+    const isKnown = spent === this.#reportedMicroUsd && usage === this.#reportedUsage;
+    if (isKnown && !this.#holds) return;
+    await this.#ports.budget.report(spent, this.cost(), nextCall);
+    this.#holds = false;
     this.#reportedMicroUsd = spent;
+    this.#reportedUsage = usage;
   }
 
   tokensLeft(): number {
@@ -157,10 +188,11 @@ export class Spend {
     return { name: 'duration_seconds', current: Math.max(elapsedSeconds, max), max };
   }
 
-  /** Raises a limit and the deadline that follows from it; undefined if that is not allowed. */
-  escalate(name: LimitName, to: number): number | undefined {
+  /** Raises a limit and the deadline that follows from it; undefined if that is not allowed. Rejects if the budget above has no room. */
+  async escalate(name: LimitName, to: number): Promise<number | undefined> {
     const raised = escalateLimit(this.#limits, { name, to }, this.#ports.parentLimits);
     if (!raised || this.#escalations >= MAX_ESCALATIONS) return undefined;
+    await this.#ports.raise?.(raised);
     this.#escalations += 1;
     this.#limits = raised;
     this.#armDeadline();
@@ -206,6 +238,10 @@ export class Models {
 
   get thinking(): ThreadPlan['thinking'] {
     return thinkingOfRun(this.#thinking, this.#run, this.#decay);
+  }
+
+  get hasFallback(): boolean {
+    return this.#fallbacks.length > 0;
   }
 
   /** Switches to the next model of the chain; undefined if there is none. */

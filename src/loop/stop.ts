@@ -16,7 +16,7 @@ export class Stop {
   #timer = new AbortController();
   #cause: StopCause | undefined;
   #decision: ControlAction | undefined;
-  readonly #ending = new AbortController();
+  #ending = new AbortController();
 
   constructor(clock: Clock, outer: AbortSignal) {
     this.#clock = clock;
@@ -51,7 +51,7 @@ export class Stop {
 
   /** Aborts once the run is to end: no decision is needed any more. */
   get endingSignal(): AbortSignal {
-    return AbortSignal.any([this.signal, this.#ending.signal]);
+    return this.#ending.signal;
   }
 
   /** The reason with which the caller cancelled. */
@@ -68,6 +68,7 @@ export class Stop {
     if (this.#cause === 'duration') {
       this.#cause = undefined;
       this.#controller = new AbortController();
+      if (this.#decision === undefined) this.#ending = new AbortController();
     }
     if (!Number.isFinite(ms)) return;
     void later(this.#clock, ms, timer.signal, () => this.#end('duration'));
@@ -83,6 +84,7 @@ export class Stop {
   #end(cause: StopCause): void {
     if (this.#cause === undefined || this.#cause === 'duration') this.#cause = cause;
     this.#controller.abort(overReason());
+    this.#ending.abort(overReason());
     if (cause !== 'duration') this.#cancel.abort(overReason());
   }
 }
@@ -96,6 +98,21 @@ export async function later(
 ): Promise<void> {
   await clock.sleep(ms, unless);
   if (!unless.aborted) act();
+}
+
+/**
+ * A controller that aborts with `signal`. The caller ends the link: `AbortSignal.any()` would leave a dependant at a signal
+ * that lives as long as its thread.
+ */
+export function linkedTo(signal: AbortSignal): {
+  readonly controller: AbortController;
+  readonly unlink: () => void;
+} {
+  const controller = new AbortController();
+  const onAbort = (): void => controller.abort(signal.reason);
+  if (signal.aborted) onAbort();
+  else signal.addEventListener('abort', onAbort, { once: true });
+  return { controller, unlink: () => signal.removeEventListener('abort', onAbort) };
 }
 
 const STOPPED = Symbol('stopped');
@@ -112,6 +129,25 @@ export function orStopped<T>(work: Promise<T>, signal: AbortSignal): Promise<T |
     signal.addEventListener('abort', onAbort, { once: true });
     work.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
   });
+}
+
+/**
+ * Waits for work that may cost something, and that has to be recorded then: also after the signal, at most `graceMs` more.
+ * Rejects if `work` rejects first.
+ */
+export async function orAbandoned<T>(
+  work: Promise<T>,
+  { signal, clock, graceMs }: { signal: AbortSignal; clock: Clock; graceMs: number },
+): Promise<T | Stopped> {
+  const done = await orStopped(work, signal);
+  if (!isStopped(done)) return done;
+  const ended = new AbortController();
+  try {
+    const late = clock.sleep(graceMs, ended.signal).then((): Stopped => STOPPED);
+    return await Promise.race([work, late]);
+  } finally {
+    ended.abort(overReason());
+  }
 }
 
 export function isStopped(value: unknown): value is Stopped {

@@ -8,7 +8,7 @@ import type { ContentBlock, ToolCallBlock, ToolOutcome } from '../core/message.t
 import type { AwaitedThreads, ResolvedCall, Tool, ToolOutput } from '../tools/tool.ts';
 import { askerOf } from './questions.ts';
 import type { Run } from './run.ts';
-import { isStopped, later, orStopped } from './stop.ts';
+import { isStopped, later, linkedTo, orStopped } from './stop.ts';
 
 /** A call of the model, in the order of its answer. */
 export interface Requested {
@@ -17,11 +17,20 @@ export interface Requested {
   readonly call: ToolCallBlock;
 }
 
+/** A call with its input as the tool gets it. */
+export interface TypedCall extends ResolvedCall {
+  /** One line per value whose type was changed. */
+  readonly coerced: readonly string[];
+  /** The refusal of an input that does not fit the schema; the gates are asked before it. */
+  readonly invalid?: Settled;
+  readonly starts?: TypedCall;
+}
+
 /** Resolved to the tool that will run, and allowed by every gate. */
 export interface Admitted {
   readonly stage: 'admitted';
   readonly requested: Requested;
-  readonly resolved: ResolvedCall;
+  readonly resolved: TypedCall;
   readonly asks: readonly Ask[];
 }
 
@@ -134,21 +143,28 @@ export function stopReason(run: Run): string {
     : 'the thread was cancelled';
 }
 
-/** Coerces and validates the input that the gates have seen. */
-export async function validate(
+/**
+ * Coerces the input to what the schema of the tool declares, before anything judges it: a guard that saw "500" where the tool
+ * gets 500 could be passed by the spelling.
+ */
+export async function typed(
   run: Run,
-  { requested, resolved, asks }: Admitted,
-): Promise<Validated | Settled> {
-  const { tool, need } = resolved;
+  requested: Requested,
+  { tool, input, need, starts }: ResolvedCall,
+): Promise<TypedCall> {
+  const call = { tool, input, need, coerced: [] };
+  const started = starts ? { starts: await typed(run, requested, starts) } : {};
   try {
-    const checked = await run.ports.validate(tool.inputSchema, resolved.input);
+    const checked = await run.ports.validate(tool.inputSchema, input);
     if (!checked.ok) {
-      return settleUnrun(requested, tool.id, 'invalid', checked.problems);
+      const invalid = settleUnrun(requested, tool.id, 'invalid', checked.problems);
+      return { ...call, ...started, invalid };
     }
-    const { input, coerced } = checked;
-    return { stage: 'validated', requested, tool, input, coerced, need, asks };
+    const { input: given, coerced } = checked;
+    const needed = starts ? need : (tool.need?.(given) ?? need);
+    return { tool, input: given, need: needed, coerced, ...started };
   } catch (error) {
-    return thrown(requested, tool, error);
+    return { ...call, ...started, invalid: thrown(requested, tool, error) };
   }
 }
 
@@ -194,8 +210,7 @@ export async function execute(run: Run, started: Started): Promise<Settled | Par
 async function runTool(run: Run, { validated, startedMs }: Started): Promise<Settled | Parked> {
   const { requested, tool, coerced } = validated;
   const ended = new AbortController();
-  // aborted by the run or by the time limit: AbortSignal.any() would leave a dependant at the run's signal for each call
-  const stop = new AbortController();
+  const { controller: stop, unlink } = linkedTo(run.stop.signal);
   let timedOut = false;
   const { clock } = run.ports;
   const seconds = tool.traits.timeout_seconds;
@@ -206,10 +221,6 @@ async function runTool(run: Run, { validated, startedMs }: Started): Promise<Set
     });
   }
   const { signal } = stop;
-  const running = run.stop.signal;
-  const onStop = (): void => stop.abort(running.reason);
-  if (running.aborted) onStop();
-  else running.addEventListener('abort', onStop, { once: true });
   const durationMs = (): number => Math.round(clock.monotonic() - startedMs);
   const work = callTool(run, validated, signal, ended.signal);
   try {
@@ -238,7 +249,7 @@ async function runTool(run: Run, { validated, startedMs }: Started): Promise<Set
     const facts = { durationMs: durationMs(), ...coercions(coerced) };
     return { ...thrown(requested, tool, error), ...facts };
   } finally {
-    running.removeEventListener('abort', onStop);
+    unlink();
     ended.abort(overReason());
   }
 }

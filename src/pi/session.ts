@@ -143,12 +143,14 @@ class SessionReader implements PiReader {
       return;
     }
     if (typeof given !== 'string' || !SAFE_ID.test(given)) {
-      throw this.#refusal('the id of an entry is not made of letters, digits and . _ : -');
+      throw this.#refusal(
+        'the ID of an entry has characters other than letters, digits and . _ : -',
+      );
     }
     const before = this.#texts.get(given);
     if (before === record.text) {
       // pi wrote a whole file a second time when it resumed one without an answer
-      this.#note('duplicate', `entry ${given} is repeated; the first one counts`);
+      this.#note('duplicate', `entry ${given} is repeated; the first one is used`);
       return;
     }
     if (before !== undefined) {
@@ -161,7 +163,7 @@ class SessionReader implements PiReader {
     if (record.value['type'] !== 'session') {
       this.#add(record, this.#freeId());
     } else if (record.text === header.text) {
-      this.#note('duplicate', 'the header is repeated; the first one counts');
+      this.#note('duplicate', 'the header is repeated; the first one is used');
     } else {
       throw this.#refusal('a second session begins here');
     }

@@ -2,8 +2,8 @@ import type {
   ApprovalConstraints,
   ApprovalDecision,
   ApprovalRequest,
+  ApprovalRequirement,
   ApprovalScope,
-  Approver,
 } from '../core/approval.ts';
 import { APPROVAL_SCOPES } from '../core/approval.ts';
 import { compact, type JsonObject, type JsonValue, jsonEquals } from '../core/json.ts';
@@ -28,27 +28,41 @@ export interface Judged {
   readonly request_sha256: string;
 }
 
+/** The demands on a call with an input that a person gave. */
+export interface EditDemand {
+  readonly input: JsonObject;
+  readonly requirements: readonly ApprovalRequirement[];
+}
+
 /**
  * Judges a request by decisions whose signatures and keys were checked. Any approver can deny. An approval needs the quorum
- * of every requirement in distinct keys that agree on the same input; its scope and bounds are the narrowest of theirs.
+ * of every requirement in distinct keys that agree on the same input, and of every requirement of that input; of several
+ * decisions of a key the last one counts. Its scope and bounds are the narrowest of theirs.
  */
 export function judgeDecisions(
   { request, request_sha256: sha256 }: Judged,
   decisions: readonly ApprovalDecision[],
+  demands: readonly EditDemand[] = [],
 ): Judgement {
-  const counted = decisions.filter(
+  const valid = decisions.filter(
     (one) => decisionProblem({ request, request_sha256: sha256 }, one) === undefined,
   );
+  const counted = valid.filter(({ key_id: key, decision }, at) => {
+    const isLast = !valid.slice(at + 1).some((later) => later.key_id === key);
+    return isLast || decision === 'deny';
+  });
   const denied = counted.find(({ decision }) => decision === 'deny');
   if (denied) {
     const by = nameOf(request, denied.key_id);
     return { state: 'denied', by, comment: denied.comment };
   }
-  let fewest = missingKeys(request, []);
+  let fewest = missingKeys(request, request.requirements, []);
   for (const first of counted) {
     const agreeing = counted.filter((one) => agrees(first, one));
+    const own = demands.find(({ input }) => jsonEquals(input, first.input))?.requirements ?? [];
     const missing = missingKeys(
       request,
+      [...request.requirements, ...own],
       agreeing.map(({ key_id: key }) => key),
     );
     fewest = Math.min(fewest, missing);
@@ -79,9 +93,15 @@ export function decisionProblem(
   if (decision.approval_id !== request.id || decision.thread_id !== request.thread_id) {
     return 'it names another request';
   }
-  const approver = request.approvers.find(({ key_id: key }) => key === decision.key_id);
-  if (!approver) return `key ${decision.key_id} is not among the approvers`;
-  if (approver.four_eyes === true && decision.key_id === request.worker_key_id) {
+  const { approvers, requirements, worker_key_id: worker } = request;
+  const isNamed = (one: Pick<ApprovalRequirement, 'approvers'>): boolean =>
+    one.approvers.some(({ key_id: key }) => key === decision.key_id);
+  if (!isNamed({ approvers })) return `key ${decision.key_id} is not among the approvers`;
+  const asking = requirements.filter(isNamed);
+  const able = (asking.length === 0 ? [{ approvers }] : asking).flatMap((one) =>
+    ableKeys(one, worker),
+  );
+  if (!able.includes(decision.key_id)) {
     return `key ${decision.key_id} runs the thread, and four eyes are asked for`;
   }
   if (decision.decided_at >= request.expires_at) return 'it was signed after the request expired';
@@ -105,14 +125,14 @@ function agrees(one: ApprovalDecision, other: ApprovalDecision): boolean {
   );
 }
 
-/** The number of further keys that a request needs. */
+/** The number of further keys that requirements need. */
 function missingKeys(
-  { requirements, worker_key_id: worker }: ApprovalRequest,
+  { worker_key_id: worker }: Pick<ApprovalRequest, 'worker_key_id'>,
+  requirements: readonly ApprovalRequirement[],
   keys: readonly string[],
 ): number {
   const missing = requirements.map(({ approvers, quorum }) => {
-    const able = approvers.filter((one) => isAble(one, worker)).map(({ key_id: key }) => key);
-    const known = new Set(able);
+    const known = new Set(ableKeys({ approvers }, worker));
     const agreed = new Set(keys.filter((key) => known.has(key)));
     return Math.max(0, quorum - agreed.size);
   });
@@ -126,10 +146,9 @@ export function unreachableReason({
   capability,
 }: Pick<ApprovalRequest, 'requirements' | 'worker_key_id' | 'capability'>): string | undefined {
   for (const { rule, approvers, quorum } of requirements) {
-    const able = approvers.filter((one) => isAble(one, worker));
-    const keys = new Set(able.map(({ key_id: key }) => key));
+    const keys = new Set(ableKeys({ approvers }, worker));
     if (keys.size >= quorum) continue;
-    const excluded = approvers.filter((one) => !able.includes(one)).map(({ name }) => name);
+    const excluded = approvers.filter((one) => !keys.has(one.key_id)).map(({ name }) => name);
     const why =
       excluded.length === 0
         ? ''
@@ -140,8 +159,14 @@ export function unreachableReason({
   return undefined;
 }
 
-function isAble({ key_id: key, four_eyes: fourEyes }: Approver, worker: string): boolean {
-  return fourEyes !== true || key !== worker;
+/** The keys that may decide: a key that is listed with and without `four_eyes` has to observe it. */
+export function ableKeys(
+  { approvers }: Pick<ApprovalRequirement, 'approvers'>,
+  worker: string,
+): readonly string[] {
+  const isBarred = approvers.some(({ key_id: key, four_eyes: four }) => key === worker && four);
+  const keys = approvers.map(({ key_id: key }) => key);
+  return isBarred ? keys.filter((key) => key !== worker) : keys;
 }
 
 /** The name under which the policy knows a key; the key itself if it does not. */

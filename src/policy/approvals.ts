@@ -11,6 +11,7 @@ import { RISKS, type Risk } from '../core/capability.ts';
 import { type CheckedSchema, findProblem } from '../core/check.ts';
 import { RyeError, type SourceLocation } from '../core/errors.ts';
 import type { Condition } from '../core/hook.ts';
+import { wireName } from '../core/ids.ts';
 import { compact, isRecord, type JsonObject } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
 import files from '../schemas/settings.json' with { type: 'json' };
@@ -127,6 +128,7 @@ function readRule(
     const hint = didYouMean(unknown, names) ?? `Approvers are ${names.join(', ') || 'none'}.`;
     throw invalid(`${name} asks "${unknown}", who is not an approver`, location, hint);
   }
+  assertCanFire(file, name, location);
   return compact({
     name,
     tool: file.tool,
@@ -142,6 +144,38 @@ function readRule(
     expiresMs: file.expires === undefined ? undefined : durationMs(file.expires),
     onExpiry: file.on_expiry ?? 'deny',
   });
+}
+
+/** Refuses a rule that no call can match: it looks like a guard and asks about nothing. */
+function assertCanFire(
+  { tool, capability, spend_above: spendAbove }: NonNullable<ApprovalsFile['rules']>[number],
+  name: string,
+  location: SourceLocation,
+): void {
+  const [odd] = /[^\w*./@:-]/.exec(tool ?? '') ?? [];
+  if (odd !== undefined) {
+    const what = `${name} names the tool "${tool}": no ID has "${odd}"`;
+    throw invalid(
+      what,
+      location,
+      'In patterns of tools * matches any text; there is no other wildcard.',
+    );
+  }
+  if (spendAbove === undefined) return;
+  const isOfDirectives =
+    (tool === undefined || namesTool(tool, 'rye/execute')) &&
+    (capability === undefined || meet(capability, 'rye.execute.directive.*').length > 0);
+  if (isOfDirectives) return;
+  throw invalid(
+    `${name} asks by spend_above, and only a child directive has a price that is known before it runs`,
+    location,
+    'Remove spend_above, or write capability: rye.execute.directive.*',
+  );
+}
+
+/** True if a pattern names a tool, by its ID or by the name that models see. */
+export function namesTool(pattern: string, tool: string): boolean {
+  return globMatches(pattern, tool) || globMatches(pattern, wireName(tool));
 }
 
 /** A scope by itself also allows the narrower ones. */
@@ -219,10 +253,15 @@ function assertQuorum(
 /** The pattern of the capabilities that a rule is about, as far as it is known before a call. */
 function capabilityOfRule({ capability, tool }: ApprovalRule): string {
   if (capability !== undefined) return capability;
-  const isGlob = tool === undefined || /[*?[{]/.test(tool.replace(/\/\*\*?$/, ''));
+  // a name as models see it is that of several IDs
+  const isGlob = tool === undefined || /[*]/.test(tool.replace(/\/\*\*?$/, '')) || isWireName(tool);
   // the primary tools act on items, whose capabilities are others
   if (isGlob || PRIMARY.has(tool)) return 'rye.*';
   return `rye.execute.tool.${tool.replace(/\*\*$/, '*').replaceAll('/', '.')}`;
+}
+
+function isWireName(tool: string): boolean {
+  return tool.includes('_') && !tool.includes('/');
 }
 
 const PRIMARY: ReadonlySet<string> = new Set([
@@ -273,6 +312,8 @@ export interface AskedCall {
   readonly worstCaseUsd: number | null;
   /** Further members for conditions, such as `cost` and `cost_left`. */
   readonly context: JsonObject;
+  /** Names of the tool's parameters; absent: it takes others too. */
+  readonly parameters?: readonly string[] | undefined;
 }
 
 export type GateVerdict = 'deny' | 'ask' | 'allow';
@@ -290,14 +331,23 @@ function matchingRule(policy: ApprovalPolicy, call: AskedCall): ApprovalRule | u
 
 function matches(rule: ApprovalRule, call: AskedCall): boolean {
   const { tool, capability, risk, when, spendAbove } = rule;
-  if (tool !== undefined && !globMatches(tool, call.tool)) return false;
+  if (tool !== undefined && !namesTool(tool, call.tool)) return false;
   if (capability !== undefined && !includes(capability, call.capability)) return false;
   // a rule about a risk is about the higher ones too
   if (risk !== undefined && RISKS.indexOf(call.risk) < RISKS.indexOf(risk)) return false;
   if (spendAbove !== undefined && (call.worstCaseUsd ?? 0) <= spendAbove) return false;
   const { input, tool: id, capability: needed, risk: level } = call;
   const context = { ...call.context, input, tool: id, capability: needed, risk: level };
-  return when === undefined || evaluate(when, context);
+  return when === undefined || evaluate(when, context) || isBlind(rule, call);
+}
+
+/** True if a rule about one tool tests a parameter that the tool does not have: it would never ask. */
+function isBlind({ tool, when }: ApprovalRule, { tool: id, parameters }: AskedCall): boolean {
+  if (when === undefined || parameters === undefined || tool !== id) return false;
+  return conditionPaths(when).some((path) => {
+    const [root, name = ''] = path.split('.');
+    return root === 'input' && !parameters.includes(name.replace(/\[.*$/, ''));
+  });
 }
 
 /** Everything that a person has to agree to before a call runs. */

@@ -11,12 +11,14 @@ export interface BudgetRow {
   /** Its own spend, descendants not included. */
   readonly actual: MicroUsd;
   readonly status: 'active' | 'released';
+  /** The most that its model call under way may cost, from before it is sent until it is reported. Absent: none is under way. */
+  readonly in_flight?: MicroUsd;
 }
 
 interface Sums {
   /** Own and descendants' spend. */
   readonly spend: MicroUsd;
-  /** Own spend and what the children may still use or have used. */
+  /** Own spend, the call under way, and what the children may still use or have used. */
   readonly committed: MicroUsd;
 }
 
@@ -45,8 +47,9 @@ function subtreeSums(rows: readonly BudgetRow[], rootId: string): Sums {
   }
   const sums = new Map<string, Sums>();
   for (const id of order.toReversed()) {
-    let spend = byId.get(id)?.actual ?? 0;
-    let committed = spend;
+    const row = byId.get(id);
+    let spend = row?.actual ?? 0;
+    let committed = spend + (row?.in_flight ?? 0);
     for (const child of children.get(id) ?? []) {
       const below = sums.get(child.thread_id) ?? NOTHING;
       spend += below.spend;
@@ -81,19 +84,19 @@ export function subtreeSpend(rows: readonly BudgetRow[], threadId: string): Micr
   return subtreeSums(rows, threadId).spend;
 }
 
-/** Spend of a thread and all its descendants, and what the running ones still hold. 0 for an unknown thread. */
+/** Spend of a thread and all its descendants, and what they may still spend. 0 for an unknown thread. */
 export function committedSpend(rows: readonly BudgetRow[], threadId: string): MicroUsd {
   return subtreeSums(rows, threadId).committed;
 }
 
 /**
  * Returns the money that a thread may still spend or set aside: max − own spend − Σ claims of its children. An active
- * child claims the larger of its reservation and its subtree's use, a finished one its subtree's use. Never below 0.
- * Throws `budget_unregistered` for an unknown thread.
+ * child claims the larger of its reservation and its subtree's use, a finished one its subtree's use. The thread's own
+ * call under way is part of it. Never below 0. Throws `budget_unregistered` for an unknown thread.
  */
 export function remaining(rows: readonly BudgetRow[], threadId: string): MicroUsd {
   const row = required(rows, threadId);
-  return Math.max(0, row.max - committedSpend(rows, threadId));
+  return Math.max(0, row.max - committedSpend(rows, threadId) + (row.in_flight ?? 0));
 }
 
 /**
@@ -152,8 +155,8 @@ export function planReserve(rows: readonly BudgetRow[], reservation: Reservation
   const after = [...rows.filter((other) => other.thread_id !== childId), row];
   if (parent.status !== 'active') throw parentEnded(reservation);
   if (used > amount || committedSpend(after, parentId) > parent.max - keep) {
-    const left = remaining(rows, parentId);
-    throw insufficient(reservation, Math.max(0, left - keep), reservedBy(rows, parentId));
+    const spare = parent.max - committedSpend(rows, parentId) - keep;
+    throw insufficient(reservation, spare, reservedBy(rows, parentId));
   }
   return row;
 }
@@ -175,8 +178,8 @@ export interface Reopening {
 export function planReopen(rows: readonly BudgetRow[], reopening: Reopening): BudgetRow {
   const { threadId, grant, keep = 0 } = reopening;
   assertAmount(grant, threadId);
-  const row = required(rows, threadId);
-  const max = committedSpend(rows, threadId) + grant;
+  const row = withoutCall(required(rows, threadId));
+  const max = committedSpend(applyRow(rows, row), threadId) + grant;
   const reopened: BudgetRow = {
     ...row,
     max,
@@ -189,9 +192,27 @@ export function planReopen(rows: readonly BudgetRow[], reopening: Reopening): Bu
     return reopened;
   const { thread_id: parentId } = payer;
   const without = applyRow(rows, { ...row, status: 'released' });
-  const spare = Math.max(0, remaining(without, parentId) - keep);
+  const spare = payer.max - committedSpend(without, parentId) - keep;
   const held = reservedBy(without, parentId);
   throw insufficient({ childId: threadId, parentId, amount: grant }, spare, held);
+}
+
+/**
+ * The row of a thread whose maximum was raised to `to`; unchanged if it has as much. The nearest active ancestor must have
+ * room for the difference: `budget_insufficient`.
+ */
+export function planRaise(rows: readonly BudgetRow[], threadId: string, to: MicroUsd): BudgetRow {
+  assertAmount(to, threadId);
+  const row = required(rows, threadId);
+  if (row.max >= to) return row;
+  const raised = { ...row, max: to, reserved: row.parent_id === null ? 0 : to };
+  const payer = activeAncestor(rows, row);
+  const after = payer && committedSpend(applyRow(rows, raised), payer.thread_id);
+  if (payer === undefined || after === undefined || after <= payer.max) return raised;
+  const { thread_id: parentId } = payer;
+  const spare = payer.max - committedSpend(rows, parentId);
+  const held = reservedBy(rows, parentId);
+  throw insufficient({ childId: threadId, parentId, amount: to - row.max }, spare, held);
 }
 
 /** A thread that passed its budget on, and the last of those that continue it. */
@@ -240,7 +261,32 @@ function upwards(rows: readonly BudgetRow[], from: BudgetRow): readonly BudgetRo
   return path;
 }
 
-/** The row after a thread reported its own spend so far. Never lowered: reports may arrive out of order. */
+/**
+ * The row after the most that a model call may cost was set aside for it, instead of the amount before; undefined if it
+ * does not fit. The call of an active thread is part of its reservation; that of an ended one counts against the nearest
+ * active ancestor.
+ */
+export function planHold(
+  rows: readonly BudgetRow[],
+  threadId: string,
+  amount: MicroUsd,
+): BudgetRow | undefined {
+  assertAmount(amount, threadId);
+  const before = required(rows, threadId);
+  if (amount === 0) return withoutCall(before);
+  const row: BudgetRow = { ...before, in_flight: amount };
+  const after = applyRow(rows, row);
+  for (const payer of upwards(after, row)) {
+    if (committedSpend(after, payer.thread_id) > payer.max) return undefined;
+    if (payer.status === 'active') break;
+  }
+  return row;
+}
+
+/**
+ * The row after a thread reported its own spend so far, with which its call is over. The spend is never lowered: reports
+ * may arrive out of order.
+ */
 export function planReport(
   rows: readonly BudgetRow[],
   threadId: string,
@@ -248,7 +294,11 @@ export function planReport(
 ): BudgetRow {
   assertAmount(actual, threadId);
   const row = required(rows, threadId);
-  return { ...row, actual: Math.max(row.actual, actual) };
+  return { ...withoutCall(row), actual: Math.max(row.actual, actual) };
+}
+
+function withoutCall({ in_flight: _over, ...row }: BudgetRow): BudgetRow {
+  return row;
 }
 
 /** The row after a thread ended; undefined where nothing changes. */
@@ -256,10 +306,10 @@ export function planRelease(rows: readonly BudgetRow[], threadId: string): Budge
   const row = find(rows, threadId);
   return row === undefined || row.status === 'released'
     ? undefined
-    : { ...row, status: 'released' };
+    : { ...withoutCall(row), status: 'released' };
 }
 
-/** The transfer of an ended thread's remaining budget to the thread that continues it. */
+/** The transfer of an ended thread's remaining budget to the thread that continues it, which has no money before. */
 export interface HandOver {
   readonly threadId: string;
   readonly successorId: string;
@@ -279,20 +329,20 @@ export function planHandOver(
   const row = required(rows, threadId);
   const given = Math.min(amount, remaining(rows, threadId));
   const taken = find(rows, successorId);
-  if (taken) throw takenBy(taken);
+  if (taken && (taken.max > 0 || taken.parent_id !== row.parent_id)) throw takenBy(taken);
   if (row.status !== 'active') {
     throw insufficient({ childId: successorId, parentId: threadId, amount }, 0, []);
   }
   const { parent_id } = row;
   return {
-    released: { ...row, status: 'released' },
+    released: { ...withoutCall(row), status: 'released' },
     successor: {
       thread_id: successorId,
       parent_id,
       max: given,
       reserved: parent_id === null ? 0 : given,
-      actual: 0,
-      status: 'active',
+      actual: taken?.actual ?? 0,
+      status: taken?.status ?? 'active',
     },
   };
 }
@@ -383,13 +433,13 @@ function insufficient(
 ): RyeError {
   return new RyeError(
     'budget_insufficient',
-    `thread ${parentId} can spare ${formatUsd(toUsd(left))}, too little for the ${formatUsd(toUsd(amount))} of ${childId}${heldText(held)}`,
+    `thread ${parentId} can spare ${formatUsd(toUsd(Math.max(0, left)))}, too little for the ${formatUsd(toUsd(amount))} of ${childId}${heldText(held)}`,
     {
       hint: 'Lower the spend limit of the child, raise that of the parent, or wait for its other children.',
       details: {
         parent_thread_id: parentId,
         thread_id: childId,
-        remaining_usd: toUsd(left),
+        remaining_usd: toUsd(Math.max(0, left)),
         requested_usd: toUsd(amount),
         reserved: held.map(({ thread_id, microUsd }) => ({ thread_id, usd: toUsd(microUsd) })),
       },

@@ -5,6 +5,8 @@ import { didYouMean } from '../core/text.ts';
 import { parsePath, valueAt } from './interpolate.ts';
 import { regexFinds, regexProblem } from './regex.ts';
 
+export { conditionPaths } from '../core/hook.ts';
+
 const MAX_DEPTH = 32;
 const MAX_NODES = 500;
 const COMBINATORS = ['any', 'all', 'not'] as const;
@@ -128,36 +130,55 @@ function patternProblem(value: JsonValue): string | undefined {
   return problem === undefined ? undefined : `is not a usable pattern: ${problem}`;
 }
 
+const NUMERAL = /^\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*$/;
+
+function numberOf(value: unknown): number | undefined {
+  if (typeof value === 'number') return value;
+  return typeof value === 'string' && NUMERAL.test(value) ? Number(value) : undefined;
+}
+
+/** Returns the text of a text, a number or a boolean. */
+function plainText(value: unknown): string | undefined {
+  if (typeof value === 'string') return value;
+  return typeof value === 'number' || typeof value === 'boolean' ? String(value) : undefined;
+}
+
+/** A text and a number or boolean are equal by value: XML, YAML and tools type the same thing in different ways. */
+function same(actual: unknown, expected: unknown): boolean {
+  if (jsonEquals(actual, expected)) return true;
+  if (typeof actual === typeof expected) return false;
+  const left = numberOf(actual);
+  if (left !== undefined && left === numberOf(expected)) return true;
+  const text = plainText(actual);
+  return text !== undefined && text === plainText(expected);
+}
+
 function ordered(decide: (sign: number) => boolean): Compare {
   return (actual, expected) => {
-    if (typeof actual === 'number' && typeof expected === 'number') {
-      return decide(Math.sign(actual - expected));
-    }
+    const [left, right] = [numberOf(actual), numberOf(expected)];
+    if (left !== undefined && right !== undefined) return decide(Math.sign(left - right));
     if (typeof actual !== 'string' || typeof expected !== 'string') return false;
     return decide(actual < expected ? -1 : Number(actual > expected));
   };
 }
 
 const COMPARE: Readonly<Record<ConditionOperator, Compare>> = {
-  eq: (actual, expected) => actual !== undefined && jsonEquals(actual, expected),
-  ne: (actual, expected) => actual === undefined || !jsonEquals(actual, expected),
+  eq: (actual, expected) => actual !== undefined && same(actual, expected),
+  ne: (actual, expected) => actual === undefined || !same(actual, expected),
   gt: ordered((sign) => sign > 0),
   gte: ordered((sign) => sign >= 0),
   lt: ordered((sign) => sign < 0),
   lte: ordered((sign) => sign <= 0),
   in: (actual, expected) =>
-    actual !== undefined &&
-    Array.isArray(expected) &&
-    expected.some((item) => jsonEquals(actual, item)),
+    actual !== undefined && Array.isArray(expected) && expected.some((item) => same(actual, item)),
   contains: (actual, expected) => {
-    if (typeof actual === 'string')
-      return typeof expected === 'string' && actual.includes(expected);
-    return Array.isArray(actual) && actual.some((item) => jsonEquals(item, expected));
+    if (Array.isArray(actual)) return actual.some((item) => same(item, expected));
+    const part = plainText(expected);
+    return typeof actual === 'string' && part !== undefined && actual.includes(part);
   },
   regex: (actual, expected) => {
-    const text =
-      typeof actual === 'number' || typeof actual === 'boolean' ? String(actual) : actual;
-    return typeof text === 'string' && typeof expected === 'string' && regexFinds(expected, text);
+    const text = plainText(actual);
+    return text !== undefined && typeof expected === 'string' && regexFinds(expected, text);
   },
   exists: (actual) => actual !== undefined && actual !== null,
 };
@@ -228,18 +249,6 @@ function leafText({ path, op, value }: Leaf, actual: unknown, result: boolean): 
 function shown(value: unknown): string {
   const text = JSON.stringify(value) ?? String(value);
   return text.length > 80 ? `${text.slice(0, 77)}…` : text;
-}
-
-/** Every path that a condition reads, but for comparisons with `except`, for checks against a context's type. */
-export function conditionPaths(
-  condition: Condition,
-  except?: ConditionOperator,
-): readonly string[] {
-  const pathsOf = (part: Condition): readonly string[] => conditionPaths(part, except);
-  if ('any' in condition) return condition.any.flatMap(pathsOf);
-  if ('all' in condition) return condition.all.flatMap(pathsOf);
-  if ('not' in condition) return pathsOf(condition.not);
-  return condition.op === except ? [] : [condition.path];
 }
 
 /** True, false, or the paths that must be known before the condition can be judged. */

@@ -10,7 +10,13 @@ export type ErrorCategory = ErrorPatternFile['category'];
 
 /** Policy for the delay before the next attempt. Durations are milliseconds. */
 export type RetryPolicy =
-  | { readonly kind: 'exponential'; readonly baseMs: number; readonly maxMs: number }
+  /** Jitter is equal unless it is full. */
+  | {
+      readonly kind: 'exponential';
+      readonly baseMs: number;
+      readonly maxMs: number;
+      readonly jitter?: 'full';
+    }
   | { readonly kind: 'fixed'; readonly delayMs: number }
   /** The server's delay; `fallback` if it sent none. */
   | { readonly kind: 'use_header'; readonly fallback: RetryPolicy }
@@ -22,6 +28,8 @@ export interface FailureFacts {
   readonly phase: string;
   readonly status?: number;
   readonly type?: string;
+  /** False: the provider reports that the same request will fail again. */
+  readonly should_retry?: boolean;
 }
 
 /** HTTP statuses from `first` to `last`. */
@@ -41,6 +49,8 @@ export interface ErrorRule {
   readonly category: ErrorCategory;
   readonly retryable: boolean;
   readonly policy: RetryPolicy;
+  /** The most retries of such a failure in one turn; absent: as many as there is time for. */
+  readonly maxRetries?: number;
 }
 
 export interface Classification {
@@ -49,6 +59,7 @@ export interface Classification {
   readonly category: ErrorCategory;
   readonly retryable: boolean;
   readonly policy: RetryPolicy;
+  readonly maxRetries?: number;
 }
 
 const UNMATCHED: Classification = {
@@ -57,6 +68,37 @@ const UNMATCHED: Classification = {
   retryable: false,
   policy: { kind: 'none' },
 };
+
+const OVERFLOW: Classification = { ...UNMATCHED, id: 'numbers', category: 'context_exceeded' };
+
+const NUMBER = String.raw`(\d[\d,._]{0,20}\d)`;
+const MORE_THAN = new RegExp(
+  String.raw`${NUMBER}\D{0,80}?(?:>|exceed|longer than|larger than|greater than|more than|over the|above)\D{0,80}?${NUMBER}`,
+  'i',
+);
+const AT_MOST = new RegExp(
+  String.raw`(?:limit|maximum|max|at most|only|up to|supports?)\D{0,60}?${NUMBER}\D{1,100}?(?:requested|request|contains?|has|have|got|given|received|resulted|is|sent)\D{0,60}?${NUMBER}`,
+  'i',
+);
+/** Counts in the same words that no compaction makes smaller. */
+const NO_OVERFLOW =
+  /per (?:minute|second|hour|day)|\b[tr]pm\b|rate.?limit|quota|credits?|dollar|bytes|seconds|temperature|max_tokens (?:is )?too|output tokens?|completion tokens?|tools?\b|images?\b/i;
+const MIN_WINDOW = 1000;
+
+/** True if a refusal names more input tokens than it allows, in any words. */
+function statesOverflow({ message, status = 400 }: FailureFacts): boolean {
+  const isRefusal = status === 400 || status === 413 || status === 422;
+  if (!isRefusal || !/token|context|prompt|input/i.test(message) || NO_OVERFLOW.test(message))
+    return false;
+  const [, more = '', most = ''] = MORE_THAN.exec(message) ?? [];
+  const [, limit = '', asked = ''] = AT_MOST.exec(message) ?? [];
+  return isOver(more, most) || isOver(asked, limit);
+}
+
+function isOver(asked: string, limit: string): boolean {
+  const [most, sent] = [limit, asked].map((text) => Number(text.replaceAll(/[,._]/g, '')));
+  return most !== undefined && sent !== undefined && most >= MIN_WINDOW && sent > most;
+}
 
 /**
  * Reads the `patterns` list of `error_classification.yaml`. `origin` is the file that errors name; a rule without
@@ -86,15 +128,34 @@ function parseRule(raw: unknown, where: string): ErrorRule {
     category,
     retryable: retryable ?? (category === 'rate_limited' || category === 'transient'),
     policy: parsePolicy(retry ?? { policy: 'none' }, `${where}.retry`),
+    ...maxRetriesOf(retry),
   };
+}
+
+/** Reads the number of retries of a checked policy. */
+function maxRetriesOf(retry: unknown): Pick<ErrorRule, 'maxRetries'> {
+  const { max_retries: maxRetries } = (retry ?? {}) as Partial<RetryFile>;
+  return typeof maxRetries === 'number' ? { maxRetries } : {};
 }
 
 function parsePolicy(raw: unknown, where: string): RetryPolicy {
   assertConfig(schema.retry, raw, where);
-  const { policy: kind, base_seconds, max_seconds, delay_seconds, fallback } = raw as RetryFile;
+  const {
+    policy: kind,
+    base_seconds,
+    max_seconds,
+    jitter,
+    delay_seconds,
+    fallback,
+  } = raw as RetryFile;
   switch (kind) {
     case 'exponential':
-      return { kind, baseMs: (base_seconds ?? 2) * 1000, maxMs: (max_seconds ?? 120) * 1000 };
+      return {
+        kind,
+        baseMs: (base_seconds ?? 2) * 1000,
+        maxMs: (max_seconds ?? 120) * 1000,
+        ...(jitter === 'full' ? { jitter } : {}),
+      };
     case 'fixed':
       return { kind, delayMs: (delay_seconds ?? 60) * 1000 };
     case 'use_header':
@@ -107,11 +168,23 @@ function parsePolicy(raw: unknown, where: string): RetryPolicy {
   }
 }
 
-/** The first rule that matches decides; what no rule knows is permanent, because repeating it costs money. */
+/**
+ * The first rule that matches decides; what no rule knows is permanent, because repeating it costs money. A provider that
+ * reports that a retry is of no use is believed.
+ */
 export function classify(facts: FailureFacts, rules: readonly ErrorRule[]): Classification {
   const rule = rules.find((candidate) => matches(candidate, facts));
+  if ((rule?.category ?? 'permanent') === 'permanent' && statesOverflow(facts)) return OVERFLOW;
   if (rule === undefined) return UNMATCHED;
-  return { id: rule.id, category: rule.category, retryable: rule.retryable, policy: rule.policy };
+  const { id, category, policy, maxRetries } = rule;
+  const retryable = rule.retryable && facts.should_retry !== false;
+  return {
+    id,
+    category,
+    retryable,
+    policy,
+    ...(maxRetries === undefined ? {} : { maxRetries }),
+  };
 }
 
 function matches(rule: ErrorRule, facts: FailureFacts): boolean {
@@ -139,15 +212,17 @@ export interface RetryQuestion {
 }
 
 /**
- * Milliseconds to wait before attempt `attempt`. Exponential delays have full jitter (uniform between nothing and
- * `base·2^(attempt−1)`, at most `max`), which spreads the retries of many threads best; a header is obeyed as it is.
+ * Milliseconds to wait before attempt `attempt`. Exponential delays are at most `base·2^(attempt−1)` and `max`. Equal
+ * jitter makes them at least half of that, so that they rise from one attempt to the next and still spread the retries of
+ * many threads; full jitter makes them as short as nothing. A header is obeyed as it is.
  */
 export function retryDelayMs({ policy, attempt, retryAfterMs, random }: RetryQuestion): number {
   switch (policy.kind) {
-    case 'exponential':
-      return Math.round(
-        random() * Math.min(policy.maxMs, policy.baseMs * 2 ** Math.max(0, attempt - 1)),
-      );
+    case 'exponential': {
+      const most = Math.min(policy.maxMs, policy.baseMs * 2 ** Math.max(0, attempt - 1));
+      const least = policy.jitter === 'full' ? 0 : most / 2;
+      return Math.round(least + random() * (most - least));
+    }
     case 'fixed':
       return policy.delayMs;
     case 'use_header':
@@ -175,6 +250,9 @@ const CODE_OF_TYPE: Readonly<Record<string, ErrorCode>> = {
   literal_step_failed: 'tool_failed',
   replay_exhausted: 'replay_exhausted',
   provider_key_missing: 'provider_key_missing',
+  proxy_refused: 'proxy_refused',
+  proxy_unreachable: 'proxy_unreachable',
+  ca_unreadable: 'ca_unreadable',
   max_tokens_ignored: 'provider_overrun',
   answer_too_large: 'provider_overrun',
 };

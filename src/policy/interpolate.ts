@@ -14,7 +14,8 @@ export interface Interpolated {
 }
 
 /**
- * Replaces `${path}` and `${a || b}` (the first that is not missing and not null) in every string of a value. A
+ * Replaces `${path}` and `${a || b || 'text'}` (the first that is not missing and not null; after `||`, also a text in quotes, a
+ * number, true or false) in every string of a value. A
  * string that is exactly one expression keeps the type of its value. Applied once: an inserted value is never
  * expanded. Text between `${` and `}` that is not a list of paths stays as it is. Member names are not touched.
  * `invalid_input` when the value is nested or grows past the bounds.
@@ -29,9 +30,9 @@ export function interpolate(value: JsonValue, context: JsonObject): Interpolated
     return text;
   };
 
-  const lookUp = (paths: readonly (readonly string[])[], expression: string): JsonValue => {
-    for (const path of paths) {
-      const found = valueAt(context, path);
+  const lookUp = (alternatives: readonly Alternative[], expression: string): JsonValue => {
+    for (const one of alternatives) {
+      const found = 'literal' in one ? one.literal : valueAt(context, one.path);
       if (found !== undefined && found !== null) return found as JsonValue;
     }
     unresolved.push(expression.trim());
@@ -40,7 +41,7 @@ export function interpolate(value: JsonValue, context: JsonObject): Interpolated
 
   const expand = (text: string): JsonValue => {
     const whole = WHOLE.exec(text)?.[1];
-    const paths = whole === undefined ? undefined : expressionPaths(whole);
+    const paths = whole === undefined ? undefined : alternativesOf(whole);
     if (whole !== undefined && paths !== undefined) {
       const found = lookUp(paths, whole);
       grow(toText(found));
@@ -48,7 +49,7 @@ export function interpolate(value: JsonValue, context: JsonObject): Interpolated
     }
     grow(text);
     return text.replaceAll(EXPRESSION, (written, expression: string) => {
-      const parsed = expressionPaths(expression);
+      const parsed = alternativesOf(expression);
       if (parsed === undefined) return written;
       const found = lookUp(parsed, expression);
       return found === null ? '' : grow(toText(found));
@@ -69,9 +70,35 @@ export function interpolate(value: JsonValue, context: JsonObject): Interpolated
   return { value: walk(value, 1), unresolved };
 }
 
-function expressionPaths(expression: string): readonly (readonly string[])[] | undefined {
-  const paths = expression.split('||').map((part) => parsePath(part.trim()));
-  return paths.every((path) => path !== undefined) ? paths : undefined;
+/** A path of an expression, or the value to use if the earlier ones are missing. */
+type Alternative = { readonly path: readonly string[] } | { readonly literal: JsonValue };
+
+const LITERAL = /^(?:'([^']*)'|"([^"]*)"|(-?\d+(?:\.\d+)?|true|false))$/;
+
+function alternativesOf(expression: string): readonly Alternative[] | undefined {
+  const parts = expression.split(/\|\|(?=(?:[^'"]|'[^']*'|"[^"]*")*$)/).map((part) => part.trim());
+  const found = parts.map((part, at): Alternative | undefined => {
+    const [whole, single, double, plain] = at === 0 ? [] : (LITERAL.exec(part) ?? []);
+    if (whole !== undefined)
+      return { literal: single ?? double ?? (JSON.parse(plain ?? 'null') as JsonValue) };
+    const path = parsePath(part);
+    return path && { path };
+  });
+  return found.every((one) => one !== undefined) ? found : undefined;
+}
+
+/** Returns the expressions of a value that look like alternatives and can't be read: they would stay in the text. */
+export function brokenExpressions(value: JsonValue): readonly string[] {
+  if (typeof value === 'string') {
+    return [...value.matchAll(EXPRESSION)].flatMap(([whole, expression = '']) =>
+      expression.includes('||') && alternativesOf(expression) === undefined ? [whole] : [],
+    );
+  }
+  if (typeof value !== 'object' || value === null) return [];
+  const parts: readonly (JsonValue | undefined)[] = Array.isArray(value)
+    ? value
+    : Object.values(value);
+  return parts.flatMap((part) => (part === undefined ? [] : brokenExpressions(part)));
 }
 
 function tooLarge(what: string): RyeError {
@@ -84,9 +111,9 @@ function tooLarge(what: string): RyeError {
 export function interpolationPaths(value: JsonValue): readonly string[] {
   if (typeof value === 'string') {
     return [...value.matchAll(EXPRESSION)].flatMap(([, expression = '']) =>
-      expressionPaths(expression) === undefined
-        ? []
-        : expression.split('||').map((part) => part.trim()),
+      (alternativesOf(expression) ?? []).flatMap((one) =>
+        'path' in one ? [one.path.join('.')] : [],
+      ),
     );
   }
   if (typeof value !== 'object' || value === null) return [];

@@ -45,7 +45,7 @@ function assertBelowCeiling(name: LimitName, { wanted, ceiling, directiveId }: L
   const origin = ceiling.origins[name] ?? 'the configuration';
   throw new RyeError(
     'ceiling_exceeded',
-    `the limit ${name}=${value} is above the ceiling ${cap} (${origin})`,
+    `${name}=${value} exceeds the ceiling of ${amount(name, cap)} (${origin})`,
     {
       hint: `Pass at most ${name}=${cap}. Only the signed configuration can raise a ceiling.`,
       details: { directive: directiveId, limit: name, requested: value, ceiling: cap, origin },
@@ -61,10 +61,16 @@ function raiseRefused(
   const origin = origins[name] ?? 'the configuration';
   return new RyeError(
     'raise_limits_required',
-    `the limit ${name}=${value} is above the ${granted[name]} that ${directiveId} is granted (${origin})`,
+    `${name}=${value} exceeds the ${amount(name, granted[name])} that ${directiveId} allows (${origin})`,
     {
       hint: `Pass at most ${name}=${granted[name]}, or add --raise-limits, which the log records.`,
       details: { directive: directiveId, limit: name, requested: value, granted: granted[name] },
     },
   );
+}
+
+/** Formats a limit for people: `$0.50`, `25`. */
+function amount(name: LimitName, value: number): string {
+  if (name !== 'spend') return String(value);
+  return Number.isInteger(value * 100) ? `$${value.toFixed(2)}` : `$${value}`;
 }

@@ -66,11 +66,25 @@ export interface Program {
   getInst(pc: number): Instruction;
 }
 
+/** Letters and digits that mean something to RE2 after a backslash, or to the translation of JavaScript's dialect. */
+const ESCAPES = new Set('aftnrvAbBdDsSwWzpPxucQE01234567');
+
+/** Returns an escape that the translation would read as its letter, such as `\\k<name>` or `\\h`. */
+function misreadEscape(pattern: string): string | undefined {
+  const unquoted = pattern.replaceAll(/\\Q[\s\S]*?(?:\\E|$)/g, '');
+  for (const [escape, letter = ''] of unquoted.matchAll(/\\([\s\S])/g)) {
+    if (/[A-Za-z0-9]/.test(letter) && !ESCAPES.has(letter)) return escape;
+  }
+  return undefined;
+}
+
 /** Why a pattern can't watch a stream, or undefined when it can. Look-around and back-references are not RE2 syntax. */
 export function streamRegexProblem(pattern: string): string | undefined {
   if (pattern.length > MAX_PATTERN_LENGTH) {
     return `it is longer than ${MAX_PATTERN_LENGTH} characters`;
   }
+  const escape = misreadEscape(pattern);
+  if (escape !== undefined) return `the escape ${escape} is unknown`;
   try {
     const size = programOf(pattern).numInst();
     return size > MAX_PROGRAM

@@ -39,7 +39,7 @@ const DEFAULT_LEVELS: RiskTable['levels'] = {
 
 /**
  * Reads the value of `capability_risk.yaml`: `risk_levels` (risk → allow, ask, acknowledge_required or block) and
- * `classifications`. Throws `config_invalid` for another shape; the caller then uses the shipped table.
+ * `classifications`. Throws `config_invalid` for another shape.
  */
 export function parseRiskTable(value: unknown, origin: SourceLocation): RiskTable {
   assertConfig(schema, value, 'capability_risk', origin);
@@ -155,8 +155,9 @@ function isRefused(level: RiskPolicy): boolean {
 }
 
 /**
- * The capabilities with `*` whose tools are all `own`, tools of the program. One that could reach an MCP server, another
- * item type or the built-in tools as well is not among them: an item or a server must not lower a risk by what it declares.
+ * The capabilities with `*` whose tools are all `own`: tools of the program, or signed item tools that the plan names with
+ * their risk. One that could reach an MCP server, another item type or the built-in tools as well is not among them. A
+ * tool that comes later is judged when it is loaded.
  */
 export function boundedCapabilities(
   capabilities: readonly string[],
@@ -192,9 +193,12 @@ function declaredRisk(
 
 function refusal({ capability, risk }: AssessedRisk, table: RiskTable): RyeError {
   const blocked = table.levels[risk] === 'block';
-  const why = table.classifications.find(
-    (row) => row.risk === risk && row.patterns.some((pattern) => includes(pattern, capability)),
-  )?.description;
+  const rows = table.classifications.filter((row) => row.risk === risk);
+  const why = rows
+    .flatMap(({ patterns, description }) => patterns.map((pattern) => ({ pattern, description })))
+    .filter(({ pattern }) => includes(pattern, capability))
+    .toSorted((one, other) => specificity(other.pattern) - specificity(one.pattern))
+    .at(0)?.description;
   const reason = why === undefined || why === '' ? '' : ` (${why})`;
   return new RyeError(
     blocked ? 'risk_blocked' : 'acknowledge_required',

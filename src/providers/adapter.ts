@@ -1,11 +1,14 @@
 import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
 import type { Message, ToolCallBlock } from '../core/message.ts';
-import { bodyOf } from '../startup/http-fetch.ts';
+import { proxySecrets } from '../core/proxy-secrets.ts';
+import type { Usage } from '../core/usage.ts';
+import { bodyOf, httpFetch } from '../startup/http-fetch.ts';
+import { ownInput, type WireRules, wellFormedJson, wireName } from './acceptable.ts';
 import { signedFetch } from './aws-signature.ts';
 import type { ProviderConfig } from './catalog.ts';
-import { type Endpoint, endpointOf, missingVariables } from './endpoint.ts';
+import { type Endpoint, endpointOf, missingVariables, usedVariables } from './endpoint.ts';
 import { BatchedEvents, type Batches } from './event-batches.ts';
-import { answerLimits, EventStream } from './event-stream.ts';
+import { answerLimits, BodyForm, EventStream } from './event-stream.ts';
 import { type FailureContext, failureOf, type StreamFault, streamFailure } from './failure.ts';
 import {
   type ModelEvent,
@@ -17,12 +20,17 @@ import {
 import { type StallWatch, stallWatch } from './stream-guards.ts';
 
 /** The part of a {@link ProviderSetup} that a client of an HTTP API needs. */
-export type HttpSetup = Pick<ProviderSetup, 'config' | 'env' | 'clock' | 'stallSeconds'>;
+export type HttpSetup = Pick<
+  ProviderSetup,
+  'config' | 'env' | 'clock' | 'stallSeconds' | 'firstByteSeconds' | 'connectSeconds'
+>;
 
 /** A vendor's client, ready to be called. */
 export interface Client {
   /** Sends the request; resolves once the headers of the response have come. */
   post(request: ModelRequest, signal: AbortSignal): Promise<Response>;
+  /** Returns the count of an earlier answer; only for an API that tells it. */
+  settle?(answerId: string, signal: AbortSignal): Promise<Usage | undefined>;
 }
 
 /** One chunk decoded: events to pass on, or the error that the server reports, or the end of the answer. */
@@ -37,6 +45,8 @@ export interface StreamDecoder {
   push(chunk: JsonObject): Decoded;
   /** Called when the body ends before a chunk was `done`; `isMarked` tells that its last event was `[DONE]`. */
   end(isMarked: boolean): Decoded;
+  /** Decodes an answer that came whole, as one JSON document. */
+  whole(document: JsonObject): Decoded;
 }
 
 /** The differences between two APIs that stream server-sent events. */
@@ -47,29 +57,38 @@ export interface SseApi {
   /** Loads the vendor's client; called once, before the first request. */
   readonly connect: (endpoint: Endpoint) => Promise<Client>;
   readonly decoder: (request: ModelRequest) => StreamDecoder;
+  /** True if the client can {@link Client.settle} an answer. */
+  readonly settles?: boolean;
 }
 
 /** A provider whose API streams server-sent events: one attempt per call, watched for stalls and for its size. */
 export function sseProvider(setup: HttpSetup, api: SseApi): ModelProvider {
-  const { config, clock, stallSeconds } = setup;
+  const { config, clock, stallSeconds, firstByteSeconds = stallSeconds } = setup;
   const endpoint = endpointOf(config, setup.env, api.defaultURL);
   const { aws } = endpoint;
   let client: Promise<Client> | undefined;
-  const connect = async (): Promise<Client> => await (client ??= api.connect(endpoint));
+  const connect = async (): Promise<Client> => {
+    client ??= api.connect(endpoint);
+    try {
+      return await client;
+    } catch (error) {
+      client = undefined;
+      throw error;
+    }
+  };
   const ask = async function* (request: ModelRequest, signal: AbortSignal): Batches {
     const host = hostOf(endpoint.baseURL);
-    const missing = setupMissing(config, setup, api);
-    if (host === undefined || missing) {
-      yield [{ type: 'error', failure: missing ?? addressInvalid(config) }];
+    const unusable = setupMissing(config, setup, api) ?? keyMalformed(config, setup, endpoint);
+    if (host === undefined || unusable) {
+      yield [{ type: 'error', failure: unusable ?? addressInvalid(config) }];
       return;
     }
-    const watch = stallWatch({ clock, stallMs: stallSeconds * 1000, signal });
+    const watch = stallWatch({ clock, firstByteSeconds, idleSeconds: stallSeconds, signal });
     let phase: FailureContext['phase'] = 'connect';
     const context = (): FailureContext => ({
       phase,
       stalled: watch.stalled(),
       aborted: signal.aborted,
-      stallSeconds,
       host,
       nowMs: clock.now(),
       secrets: [
@@ -77,6 +96,7 @@ export function sseProvider(setup: HttpSetup, api: SseApi): ModelProvider {
         endpoint.authToken ?? '',
         aws?.secretAccessKey ?? '',
         aws?.sessionToken ?? '',
+        ...proxySecrets(setup.env),
       ],
     });
     try {
@@ -93,17 +113,33 @@ export function sseProvider(setup: HttpSetup, api: SseApi): ModelProvider {
   return {
     name: config.name,
     stream: (request, signal) => new BatchedEvents(ask(request, signal), signal),
+    ...(api.settles
+      ? { settle: async (id, signal) => await (await connect()).settle?.(id, signal) }
+      : {}),
   };
 }
 
-/** Returns `inner`, or one that signs requests if AWS access keys are the only credentials. */
+const CONNECT_SECONDS = 10;
+
+/** Returns the `fetch` of a client, `inner` on top of it, which signs requests if AWS access keys are the only credentials. */
 export function authorizedFetch(
-  { config: { awsService }, clock }: HttpSetup,
+  { config: { awsService }, clock, env, connectSeconds = CONNECT_SECONDS }: HttpSetup,
   { aws }: Endpoint,
-  inner: typeof fetch,
+  wrap: (plain: typeof fetch) => typeof fetch = (plain) => plain,
 ): typeof fetch {
-  if (aws === undefined || awsService === null) return inner;
-  return signedFetch(inner, { credentials: aws, service: awsService, now: () => clock.now() });
+  const connectMs = connectSeconds * 1000;
+  const inner = wrap(async (address, init) => await httpFetch(address, init, { connectMs, env }));
+  const outer =
+    aws === undefined || awsService === null
+      ? inner
+      : signedFetch(inner, { credentials: aws, service: awsService, now: () => clock.now() });
+  return async (address, init) => {
+    const body = init?.body;
+    return await outer(
+      address,
+      typeof body === 'string' ? { ...init, body: wellFormedJson(body) } : init,
+    );
+  };
 }
 
 interface Answer {
@@ -118,12 +154,16 @@ async function* answer(options: Answer): Batches {
   const { response, watch, request, decoder, context } = options;
   const contentType = response.headers.get('content-type') ?? 'text/event-stream';
   const body = bodyOf(response);
-  if (!contentType.includes('text/event-stream') || body === undefined) {
+  const unexpected = (): readonly ModelEvent[] => {
     const message = `expected a stream of events and got ${contentType} from ${context().host}`;
     const failure = streamFailure({ type: 'unexpected_content_type', message }, context());
-    yield [{ type: 'error', failure: { ...failure, phase: 'response', status: response.status } }];
+    return [{ type: 'error', failure: { ...failure, phase: 'response', status: response.status } }];
+  };
+  if (body === undefined) {
+    yield unexpected();
     return;
   }
+  const form = new BodyForm(/^text\/event-stream\b/i.test(contentType.trim()));
   const stream = new EventStream(answerLimits(request.max_tokens));
   const reader = body[Symbol.asyncIterator]();
   try {
@@ -131,9 +171,18 @@ async function* answer(options: Answer): Batches {
       const { value: piece, done } = await watch.wait(reader.next());
       // the body of an aborted request may end as if it were complete
       if (watch.signal.aborted) throw new Error('aborted');
+      watch.begin();
       const isLast = done === true;
+      if (!isLast) form.take(piece);
+      if (form.kind === 'other') {
+        yield unexpected();
+        return;
+      }
       const chunks = isLast ? stream.end() : stream.push(piece);
-      const { events, end } = decodeAll(chunks, decoder, { isLast, context });
+      const { events, end } =
+        isLast && form.kind === 'document'
+          ? wholeAnswer(form.text(), decoder, context)
+          : decodeAll(chunks, decoder, { isLast, context });
       if (end === 'whole') watch.settle(body);
       const isDropped = yield events;
       if (isDropped) throw new Error('aborted');
@@ -179,6 +228,20 @@ function decodeAll(
   return { events, end: 'whole' };
 }
 
+/** Decodes an answer that came as one JSON document instead of a stream. */
+function wholeAnswer(
+  text: string,
+  decoder: StreamDecoder,
+  context: () => FailureContext,
+): DecodedPiece {
+  const document = parseJson(text);
+  const { events, error } = isJsonObject(document) ? decoder.whole(document) : MALFORMED;
+  const failed: ModelEvent[] = error
+    ? [{ type: 'error', failure: streamFailure(error, context()) }]
+    : [];
+  return { events: [...events, ...failed], end: 'whole' };
+}
+
 const MALFORMED: Decoded = {
   events: [],
   error: { type: 'malformed_event', message: 'an event of the answer is not JSON' },
@@ -213,6 +276,20 @@ function setupMissing(
   const cure = variable === undefined ? 'api_key_env in its file' : missing.join(' and ');
   const message = `the provider ${name} has no ${what}: set ${cure}`;
   return { phase: 'connect', type: 'provider_key_missing', message };
+}
+
+/** A header carries no other characters, and no vendor has them in its keys. Copied placeholders do. */
+const NOT_IN_A_KEY = /[^!-~]/;
+
+function keyMalformed(
+  config: ProviderConfig,
+  { env }: HttpSetup,
+  { apiKey, authToken }: Endpoint,
+): ProviderFailure | undefined {
+  if (!NOT_IN_A_KEY.test(apiKey ?? authToken ?? '')) return undefined;
+  const { key = 'its variable' } = usedVariables(config, env);
+  const message = `the key in ${key} is not a key: it has a space, a line feed or a character outside ASCII`;
+  return { phase: 'connect', type: 'provider_key_malformed', message };
 }
 
 /** The call ids of a conversation and of its new answer, which must not reuse one. Searched, not collected: most answers have one call. */
@@ -252,6 +329,39 @@ export function distinctId(id: string, taken: IdSet): string {
   return candidate;
 }
 
+/** The tools of a request by their names on the wire. */
+export class ToolNames {
+  readonly #names: ReadonlyMap<string, string>;
+  readonly #tools: ModelRequest['tools'];
+  readonly #rules: WireRules;
+
+  constructor(tools: ModelRequest['tools'], rules: WireRules) {
+    this.#names = new Map(tools.map(({ name }) => [wireName(name, rules), name]));
+    this.#tools = tools;
+    this.#rules = rules;
+  }
+
+  /** A call with the names of properties that its tool has. */
+  own(call: ToolCallBlock): ToolCallBlock {
+    const tool = this.#tools.find(({ name }) => name === call.name);
+    return tool ? { ...call, input: ownInput(call.input, tool.input_schema, this.#rules) } : call;
+  }
+
+  /** The full name of a tool. Models put a namespace before it, such as `functions.`; what no tool has stays as it is. */
+  full(name: string): string {
+    const own = name.trim();
+    return this.#names.get(own) ?? this.#names.get(own.split(/[./:\s]/).at(-1) ?? '') ?? name;
+  }
+}
+
+/** The arguments that a JSON text means: `null` for none, and JSON inside of a JSON text, are sent by some servers. */
+function argumentsOf(json: string): JsonObject | undefined {
+  const value = parseJson(json);
+  if (value === null) return {};
+  const inner = typeof value === 'string' ? parseJson(value) : value;
+  return isJsonObject(inner) ? inner : undefined;
+}
+
 /** A call with the streamed JSON of its arguments; `malformed` keeps a text that is no JSON object. */
 export function callOfJson({
   callId,
@@ -263,6 +373,6 @@ export function callOfJson({
   readonly json: string;
 }): ToolCallBlock {
   const call = { type: 'tool_call', call_id: callId, name } as const;
-  const input = parseJson(json);
-  return isJsonObject(input) ? { ...call, input } : { ...call, input: {}, malformed: json };
+  const input = argumentsOf(json);
+  return input ? { ...call, input } : { ...call, input: {}, malformed: json };
 }

@@ -14,7 +14,7 @@ export function withAliases(
   const outward = (name: string): string => aliases.get(name) ?? name;
   const inward = (name: string): string => names.get(name) ?? name;
   return {
-    name: provider.name,
+    ...provider,
     stream: (request, signal) =>
       renamed(provider.stream(outgoing(request, outward), signal), inward),
   };

@@ -60,6 +60,8 @@ export interface ProviderConfig {
   readonly awsService: string | null;
   /** Name of the provider in the price table; null: only prices of files count. */
   readonly priceList: string | null;
+  /** The most output tokens that one call gets in a second, generously: bounds what a call cost that a crash cut. */
+  readonly outputTokensPerSecond: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly models: Readonly<Record<string, ModelConfig>>;
   /** Applies to ids that `models` does not list; null: such ids are refused. */
@@ -86,6 +88,9 @@ interface KnownKind {
   readonly traits: { readonly embedded: boolean };
   readonly checkOptions?: (options: JsonObject) => OptionProblem | undefined;
 }
+
+/** Output tokens a second of a provider whose file names no rate: several times what large models write. */
+export const OUTPUT_TOKENS_PER_SECOND = 500;
 
 /** All configured providers by name. */
 export type Catalog = Readonly<Record<string, ProviderConfig>>;
@@ -124,14 +129,16 @@ type Locate = (path: string) => string;
 /**
  * Parses the layered files of `.ai/config/agent/providers/`, keyed by provider name. Throws `config_invalid` with file
  * and line for anything unknown (a kind that is not among `kinds` too), negative or dangling (a tier without a model).
+ * Providers in `ignored` have a file that does not count: no fallback leads to them.
  */
 export function parseCatalog(
   files: Readonly<Record<string, LayeredConfig>>,
   kinds: Readonly<Record<string, KnownKind>>,
+  ignored: readonly string[] = [],
 ): Catalog {
-  const names = Object.keys(files);
+  const known = { providers: Object.keys(files), ignored, kinds };
   const providers = Object.entries(files).map(
-    ([name, file]) => [name, parseProvider(name, file, { providers: names, kinds })] as const,
+    ([name, file]) => [name, parseProvider(name, file, known)] as const,
   );
   return Object.fromEntries(providers);
 }
@@ -157,6 +164,7 @@ export function embeddedConfig(name: string): ProviderConfig {
     chatPath: null,
     awsService: null,
     priceList: null,
+    outputTokensPerSecond: OUTPUT_TOKENS_PER_SECOND,
     headers: {},
     models: { [name]: model },
     otherModels: null,
@@ -170,14 +178,20 @@ export function embeddedConfig(name: string): ProviderConfig {
 function parseProvider(
   name: string,
   { value, origins }: LayeredConfig,
-  known: { providers: readonly string[]; kinds: Readonly<Record<string, KnownKind>> },
+  known: {
+    providers: readonly string[];
+    ignored: readonly string[];
+    kinds: Readonly<Record<string, KnownKind>>;
+  },
 ): ProviderConfig {
   const locate: Locate = (path) => {
     for (let at = path; at !== ''; at = at.slice(0, Math.max(0, at.lastIndexOf('.')))) {
       const origin = origins.get(at);
       if (origin !== undefined) return `${origin}: provider ${name}: ${path}`;
     }
-    return `provider ${name}: ${path}`;
+    // a member that is missing is named with the file that lacks it
+    const file = [...origins.values()].at(-1)?.replace(/:\d+$/, '');
+    return `${file === undefined ? '' : `${file}: `}provider ${name}: ${path}`;
   };
   const { kind, options, file } = parseKind(value, known.kinds, locate);
   const problem = findProblem(schema, file);
@@ -188,9 +202,10 @@ function parseProvider(
     Object.entries(raw.models ?? {}).map(([id, model]) => [id, modelConfig(model)]),
   );
   const isModel = (id: string): boolean => others !== undefined || Object.hasOwn(models, id);
-  const isFallback = (id: string): boolean =>
-    isModel(id) || known.providers.some((other) => id.startsWith(`${other}/`));
-  const missing = raw.fallback?.find((id) => !isFallback(id));
+  const fallback = (raw.fallback ?? []).filter(
+    (id) => Object.hasOwn(models, id) || !isOf(known.ignored, id),
+  );
+  const missing = fallback.find((id) => !isModel(id) && !isOf(known.providers, id));
   if (missing !== undefined) {
     const shown = JSON.stringify(missing);
     throw invalid(`${locate('fallback')} has ${shown}, which is not a model of this provider`);
@@ -203,10 +218,15 @@ function parseProvider(
     models,
     otherModels: others === undefined ? null : modelConfig(others),
     tiers: resolveTiers(raw.tiers ?? {}, isModel, locate),
-    fallback: raw.fallback ?? [],
+    fallback,
     pricesAsOf: raw.prices_as_of ?? null,
     options,
   };
+}
+
+/** True for a model of one of these other providers. */
+function isOf(names: readonly string[], id: string): boolean {
+  return names.some((other) => id.startsWith(`${other}/`));
 }
 
 /** Returns the address of a provider and its credential. */
@@ -221,6 +241,7 @@ function connectionOf(raw: ProviderFile, locate: Locate) {
     chatPath: raw.chat_path ?? null,
     awsService: raw.aws_service ?? null,
     priceList: raw.price_list ?? null,
+    outputTokensPerSecond: raw.output_tokens_per_second ?? OUTPUT_TOKENS_PER_SECOND,
     headers: raw.headers ?? {},
   };
 }
@@ -242,7 +263,12 @@ function parseKind(
     const names = Object.keys(kinds).filter((known) => kinds[known]?.traits.embedded === false);
     const near = typeof name === 'string' ? didYouMean(name, names) : undefined;
     const hint = near ?? `Use ${names.join(' or ')}.`;
-    throw invalid(`${locate('kind')} is ${JSON.stringify(name)}`, hint);
+    throw invalid(
+      name === undefined
+        ? `${locate('kind')} is missing`
+        : `${locate('kind')} is ${JSON.stringify(name)}`,
+      name === undefined ? `Add a line such as kind: ${names.at(-1) ?? 'openai'}.` : hint,
+    );
   }
   if (!kind.checkOptions) return { kind: name, options: {}, file: value };
   const members = Object.entries(value);

@@ -27,8 +27,8 @@ const AWS_KEYS = ['AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY'] as const;
 
 /** Reads everything that a call needs; `defaultURL` is the address of the vendor. */
 export function endpointOf(config: ProviderConfig, env: Env, defaultURL: string): Endpoint {
-  const apiKey = read(env, config.apiKeyEnv);
-  const authToken = read(env, config.authTokenEnv);
+  const apiKey = read(env, config.apiKeyEnv)?.trim();
+  const authToken = read(env, config.authTokenEnv)?.trim();
   const hasKey = (apiKey ?? authToken) !== undefined;
   return {
     baseURL: addressOf(config, env) ?? defaultURL,
@@ -87,6 +87,17 @@ export function isSetUp(config: ProviderConfig, env: Env): boolean {
   return hasKey || (isOpen && read(env, baseUrlEnv) !== undefined);
 }
 
+/** Returns the variables of the key that is sent and of a changed address, as far as they are set. */
+export function usedVariables(
+  config: ProviderConfig,
+  env: Env,
+): { readonly key: string | undefined; readonly address: string | undefined } {
+  const { apiKeyEnv, authTokenEnv, awsService, baseUrlEnv } = config;
+  const names = [apiKeyEnv, authTokenEnv, awsService === null ? null : AWS_KEYS[0]];
+  const isSet = (name: string | null): name is string => read(env, name) !== undefined;
+  return { key: names.find(isSet), address: isSet(baseUrlEnv) ? baseUrlEnv : undefined };
+}
+
 /** Names every variable that a provider reads, so that a detached thread gets them. */
 export function variablesOf(config: ProviderConfig): readonly string[] {
   const { apiKeyEnv, authTokenEnv, baseUrl, baseUrlEnv, awsService } = config;
@@ -94,6 +105,16 @@ export function variablesOf(config: ProviderConfig): readonly string[] {
   const inAddress = [...(baseUrl ?? '').matchAll(PLACEHOLDER)].map(([, name = '']) => name);
   const aws = awsService === null ? [] : [...AWS_KEYS, 'AWS_SESSION_TOKEN', ...REGIONS];
   return [...new Set([...named, ...inAddress, ...aws])];
+}
+
+/** Returns the keys of a provider that are set, to find them in texts; a short one is a word, such as `none`. */
+export function keysIn(
+  { apiKeyEnv, authTokenEnv, awsService }: ProviderConfig,
+  env: Env,
+): string[] {
+  const aws = awsService === null ? [] : [...AWS_KEYS, 'AWS_SESSION_TOKEN'];
+  const keys = [apiKeyEnv, authTokenEnv, ...aws].map((name) => read(env, name)?.trim());
+  return keys.filter((key) => key !== undefined && key.length >= 12) as string[];
 }
 
 function awsCredentials(env: Env): AwsCredentials | undefined {

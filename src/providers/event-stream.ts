@@ -130,3 +130,45 @@ function endOfLastSeparator(bytes: Uint8Array): number {
   }
   return last;
 }
+
+const FIELDS = ['data', 'event', 'id', 'retry', ''];
+
+/**
+ * Tells by its first bytes whether a body is a stream of events or one JSON document: servers and gateways give streams any
+ * label. `kind` is undefined until enough has come.
+ */
+export class BodyForm {
+  kind: 'events' | 'document' | 'other' | undefined;
+  readonly #isLabeled: boolean;
+  readonly #decoder = new TextDecoder();
+  #pieces: Uint8Array[] = [];
+  /** The text so far without white space before it. */
+  #head = '';
+
+  /** `isLabeled`: the server calls it a stream of events. */
+  constructor(isLabeled: boolean) {
+    this.#isLabeled = isLabeled;
+  }
+
+  take(piece: Uint8Array): void {
+    if (this.kind === undefined) {
+      this.#head = (this.#head + this.#decoder.decode(piece, { stream: true })).trimStart();
+      this.kind = this.#decide();
+    }
+    if (this.kind === 'document') this.#pieces.push(piece);
+  }
+
+  /** The text of a document. */
+  text(): string {
+    const text = new TextDecoder().decode(Buffer.concat(this.#pieces));
+    return text.slice(text.indexOf('{'));
+  }
+
+  #decide(): BodyForm['kind'] {
+    const head = this.#head;
+    if (head.startsWith('{')) return 'document';
+    if (head !== '' && (this.#isLabeled || /^(?:data|event|id|retry)?:/.test(head)))
+      return 'events';
+    return FIELDS.some((field) => `${field}:`.startsWith(head)) ? undefined : 'other';
+  }
+}

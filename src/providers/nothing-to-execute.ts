@@ -1,7 +1,6 @@
 import { RyeError } from '../core/errors.ts';
 import {
   byPreference,
-  listed,
   type ModelChoices,
   type ModelWish,
   needsKey,
@@ -10,25 +9,23 @@ import {
 
 /**
  * Why a directive without steps can't run on `literal`: `literal_unsupported` if that provider was named, else
- * `provider_key_missing` with every variable that could be set.
+ * `provider_key_missing` with the variable of the first provider in the order of preference.
  */
 export function nothingToExecute(
   { wanted = 'general', provider }: ModelWish,
   choices: ModelChoices,
 ): RyeError {
   if (provider !== undefined) return withoutSteps(provider, choices);
-  const providers = Object.values(choices.catalog);
+  const providers = byPreference(Object.values(choices.catalog), choices);
   const variables = [...new Set(providers.filter(needsKey).map(variableOf))];
-  const local = providers.filter((one) => !needsKey(one)).map(({ name }) => `--provider ${name}`);
-  const message = `no provider has a key for ${JSON.stringify(wanted)}, and the directive has no <process> steps that run without one`;
+  const server = providers.find((one) => !needsKey(one));
+  const [first] = variables;
   const ways = [
-    ...(variables.length === 0
-      ? []
-      : [`Set ${listed(variables)} in the environment or in ~/.ai/.env`]),
-    ...(local.length === 0 ? [] : [`pass ${listed(local)} for a server on this machine`]),
+    first === undefined ? 'See rye models list' : `Set ${first} (others: rye models list)`,
+    ...(server === undefined ? [] : [`use a local server: --provider ${server.name}`]),
   ];
-  return new RyeError('provider_key_missing', message, {
-    hint: `${ways.join(', or ')}.`,
+  return new RyeError('provider_key_missing', 'No API key', {
+    hint: ways.join(', or '),
     details: { wanted, providers: providers.map(({ name }) => name), variables },
   });
 }

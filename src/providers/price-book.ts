@@ -19,18 +19,27 @@ export interface PriceNote {
 /** The prices that the user sets in `agent/prices`, and where each price of the provider files comes from. */
 export class PriceBook {
   readonly #files: Readonly<Record<string, LayeredConfig>>;
+  readonly #ignored: readonly string[];
   readonly #own: LayeredConfig;
   readonly #prices: JsonObject;
   readonly #asOf: string | null;
 
-  /** Throws `config_invalid` for a file that is no list of prices; `files` are the provider files by name. */
-  constructor(files: Readonly<Record<string, LayeredConfig>>, own: LayeredConfig) {
+  /**
+   * Throws `config_invalid` for a file that is no list of prices; `files` are the provider files by name. Prices of
+   * providers in `ignored` have no effect.
+   */
+  constructor(
+    files: Readonly<Record<string, LayeredConfig>>,
+    own: LayeredConfig,
+    ignored: readonly string[] = [],
+  ) {
     const { as_of: asOf = null, prices = {}, ...unknown } = own.value;
     const [first] = Object.keys(unknown);
     if (first !== undefined) throw this.#invalid(own, first, 'is unknown');
     if (asOf !== null && typeof asOf !== 'string') throw this.#invalid(own, 'as_of', 'is no date');
     if (!isJsonObject(prices)) throw this.#invalid(own, 'prices', 'is not a mapping');
     this.#files = files;
+    this.#ignored = ignored;
     this.#own = own;
     this.#prices = prices;
     this.#asOf = asOf;
@@ -42,6 +51,7 @@ export class PriceBook {
     for (const [key, pricing] of Object.entries(this.#prices)) {
       const [name, id] = keyParts(key);
       const file = Object.hasOwn(all, name) ? all[name] : undefined;
+      if (this.#ignored.includes(name)) continue;
       if (file === undefined || id === '') {
         const hint = `Write provider/model. Providers: ${Object.keys(all).join(', ')}.`;
         const near = didYouMean(name, Object.keys(all)) ?? hint;

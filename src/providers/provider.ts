@@ -11,6 +11,15 @@ import type { Catalog, OptionProblem, ProviderConfig } from './catalog.ts';
 export const THINKING_LEVELS = ['off', 'minimal', 'low', 'medium', 'high'] as const;
 export type ThinkingLevel = (typeof THINKING_LEVELS)[number];
 
+/** Tokens that a level of thinking may take of an answer. */
+export const THINKING_TOKENS: Readonly<Record<ThinkingLevel, number>> = {
+  off: 0,
+  minimal: 1024,
+  low: 4096,
+  medium: 16_384,
+  high: 32_768,
+};
+
 /** A tool as the model sees it. `name` is the wire name. */
 export interface ToolDefinition {
   readonly name: string;
@@ -55,6 +64,10 @@ export interface ProviderFailure {
   readonly phase: 'connect' | 'response' | 'stream' | 'stalled' | 'aborted';
   /** The delay that a Retry-After or retry-after-ms header asked for. */
   readonly retry_after_ms?: number;
+  /** Milliseconds until an allowance that is used up is full again, from a header such as x-ratelimit-reset-requests. */
+  readonly reset_ms?: number;
+  /** The x-should-retry header: false if the same request will fail again. */
+  readonly should_retry?: boolean;
   readonly request_id?: string;
 }
 
@@ -63,7 +76,8 @@ export interface ProviderFailure {
  * `finish` or one `error`, which is the last event. A call that fails before the answer begins is only an `error`.
  */
 export type ModelEvent =
-  | { readonly type: 'start'; readonly model: string }
+  /** `id`: the provider can be asked by it what the answer cost, see {@link ModelProvider.settle}. */
+  | { readonly type: 'start'; readonly model: string; readonly id?: string }
   | { readonly type: 'text_delta'; readonly text: string }
   | { readonly type: 'thinking_delta'; readonly text: string }
   | { readonly type: 'toolcall_start'; readonly call_id: string; readonly name: string }
@@ -97,6 +111,8 @@ export interface ModelProvider {
   /** Name of the provider's configuration, such as `anthropic`. */
   readonly name: string;
   stream(request: ModelRequest, signal: AbortSignal): ModelStream;
+  /** Returns the provider's count of an answer that this process did not see end; undefined if it has none yet. */
+  settle?(answerId: string, signal: AbortSignal): Promise<Usage | undefined>;
 }
 
 /** Properties of a kind of provider that the rest of rye depends on. */
@@ -128,8 +144,12 @@ export interface ProviderSetup {
   /** The only environment that is read: addresses, keys and tokens come from it. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
-  /** A connection that is waited on and sends no byte for this long is broken. */
+  /** An answer that has begun and sends no byte for this long is broken; 0: never. */
   readonly stallSeconds: number;
+  /** The wait for the first byte of an answer, in which a model may think; 0: without end. Default: `stallSeconds`. */
+  readonly firstByteSeconds?: number;
+  /** The wait for a connection; 0: as long as the system waits. Default: 10. */
+  readonly connectSeconds?: number;
 }
 
 /** A kind of provider: the value of `kind` in a provider file, or the name of an embedded provider. */

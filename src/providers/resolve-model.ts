@@ -300,7 +300,10 @@ export function needsKey({ apiKeyEnv, authTokenEnv, keyOptional }: ProviderConfi
 }
 
 /** A provider may miss its key, the variables of its address, or both. */
-function assertReady(provider: ProviderConfig, { usable, missing }: ModelChoices): void {
+export function assertReady(
+  provider: ProviderConfig,
+  { usable, missing }: Pick<ModelChoices, 'usable' | 'missing'>,
+): void {
   const { name } = provider;
   if (usable.includes(name)) return;
   const unknown = needsKey(provider) ? [variableOf(provider)] : [];
@@ -309,7 +312,7 @@ function assertReady(provider: ProviderConfig, { usable, missing }: ModelChoices
   if (variables.length === 0) return;
   const what = variable === variableOf(provider) ? 'key' : 'address';
   throw new RyeError('provider_key_missing', `the provider ${name} has no ${what}`, {
-    hint: `Set ${variables.join(' and ')} in the environment or in ~/.ai/.env, or use --provider literal for directives with explicit steps.`,
+    hint: `Set ${variables.join(' and ')} in the environment or in ~/.ai/.env, or choose another provider: rye models list`,
     details: { provider: name, variable, variables },
   });
 }
@@ -320,7 +323,7 @@ export function variableOf({ apiKeyEnv, authTokenEnv, baseUrlEnv }: ProviderConf
 }
 
 /** Joins names for a sentence. */
-export function listed(names: readonly string[]): string {
+function listed(names: readonly string[]): string {
   return names.length < 2
     ? names.join('')
     : `${names.slice(0, -1).join(', ')} or ${names.at(-1) ?? ''}`;
@@ -344,6 +347,7 @@ function notOfProvider(
           ? `Pass ${listed(elsewhere)}, which has it.`
           : [
               didYouMean(wanted, names) ?? `It has ${Object.keys(provider.models).join(', ')}.`,
+              'List them: rye models list.',
               howToAdd(provider.name),
             ].join(' '),
       details: { wanted, providers: [provider.name] },
@@ -361,8 +365,8 @@ function unknownModel(wanted: string, providers: readonly ProviderConfig[]): Rye
     `no provider offers the model or tier ${JSON.stringify(wanted)}`,
     {
       hint: [
-        didYouMean(wanted, names) ??
-          `Use a tier (${TIERS.join(', ')}) or a model of: rye models list.`,
+        didYouMean(wanted, names) ?? `Use a tier (${TIERS.join(', ')}) or a listed model.`,
+        'List them: rye models list.',
         howToAdd(FAMILIES.find(([prefix]) => prefix.test(wanted))?.[1]),
       ].join(' '),
       details: { wanted, providers: providers.map(({ name }) => name) },

@@ -5,49 +5,66 @@ import type { AnswerBody } from '../startup/http-fetch.ts';
 export interface StallWatch {
   /** Aborts when the caller's signal does, when the connection stalls and when the watch ends. */
   readonly signal: AbortSignal;
-  stalled(): boolean;
+  /** The wait that was too long. */
+  stalled(): Stall | undefined;
   /** Waits for a response of the server, or for a read of its body. */
   wait<T>(promise: Promise<T>): Promise<T>;
+  /** The answer has begun: from now on silence is a break, and no thinking. */
+  begin(): void;
   /** The answer was read as far as it matters: the watch leaves its connection open. */
   settle(body: AnswerBody): void;
   /** Stops the timer, and closes the connection unless the answer was read. */
   end(): void;
 }
 
+/** A wait without a byte. */
+export interface Stall {
+  readonly seconds: number;
+  /** The setting that bounds it. */
+  readonly setting: 'retry.first_byte_seconds' | 'retry.idle_seconds';
+}
+
 export interface StallOptions {
   readonly clock: Clock;
-  readonly stallMs: number;
+  /** The wait for the first byte of an answer; 0: without end. */
+  readonly firstByteSeconds: number;
+  /** The wait for each further byte; 0: without end. */
+  readonly idleSeconds: number;
   /** The caller's signal. */
   readonly signal: AbortSignal;
 }
 
 /**
- * A connection stalls when no byte came for `stallMs` while a read was waiting. Time that the reader spends
- * elsewhere does not count, so that a slow consumer is not taken for a dead server. One timer in all, not one per
- * read.
+ * A connection stalls when no byte came for as long as a read may wait. Time that the reader spends elsewhere does not
+ * count, so that a slow consumer is not taken for a dead server. One timer in all, not one per read.
  */
-export function stallWatch({ clock, stallMs, signal }: StallOptions): StallWatch {
+export function stallWatch(options: StallOptions): StallWatch {
+  const { clock, firstByteSeconds, idleSeconds, signal } = options;
   const connection = new AbortController();
   const finished = new AbortController();
   let waitingSince: number | undefined;
-  let stalled = false;
+  let limit: Stall = { seconds: firstByteSeconds, setting: 'retry.first_byte_seconds' };
+  let stalled: Stall | undefined;
   let isSettled = false;
   const abort = (): void => connection.abort(overReason());
   if (signal.aborted) abort();
   signal.addEventListener('abort', abort, { once: true });
 
+  // the limit may change while it sleeps
+  const shortest = Math.min(firstByteSeconds || Infinity, idleSeconds || Infinity) * 1000;
   const watch = async (): Promise<void> => {
     while (!finished.signal.aborted) {
       const waited = waitingSince === undefined ? 0 : clock.monotonic() - waitingSince;
-      if (waited >= stallMs) {
-        stalled = true;
+      const allowed = limit.seconds === 0 ? Infinity : limit.seconds * 1000;
+      if (waited >= allowed) {
+        stalled = limit;
         abort();
         return;
       }
-      await clock.sleep(stallMs - waited, finished.signal);
+      await clock.sleep(Math.min(allowed - waited, shortest), finished.signal);
     }
   };
-  void watch();
+  if (Number.isFinite(shortest)) void watch();
 
   const wait = async <T>(promise: Promise<T>): Promise<T> => {
     waitingSince = clock.monotonic();
@@ -62,6 +79,9 @@ export function stallWatch({ clock, stallMs, signal }: StallOptions): StallWatch
     signal: connection.signal,
     stalled: () => stalled,
     wait,
+    begin: () => {
+      limit = { seconds: idleSeconds, setting: 'retry.idle_seconds' };
+    },
     settle: (body) => {
       isSettled = true;
       signal.removeEventListener('abort', abort);

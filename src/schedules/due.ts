@@ -39,15 +39,22 @@ export interface Decision {
   readonly dropped: readonly number[];
 }
 
-/** Applies the policy for missed times. `watchedSince`: from when on the loop has watched the clock without a gap. */
+/**
+ * Applies the policy for missed times. `watchedSince`: from when on the loop has watched the clock without a gap; `busyMs`:
+ * the time that it spent with other schedules since it last looked, by which this one may be late.
+ */
 export function decideDue(
   { times }: Due,
   missed: Missed,
-  { now, watchedSince }: { readonly now: number; readonly watchedSince: number },
+  {
+    now,
+    watchedSince,
+    busyMs = 0,
+  }: { readonly now: number; readonly watchedSince: number; readonly busyMs?: number },
 ): Decision {
   const newest = times.at(-1);
   if (newest === undefined || missed === 'all') return { fire: times, dropped: [] };
-  const isOnTime = newest >= watchedSince && now - newest <= LATE_MS;
+  const isOnTime = newest >= watchedSince && now - newest <= LATE_MS + busyMs;
   const fire = missed === 'once' || isOnTime ? [newest] : [];
   return { fire, dropped: times.slice(0, times.length - fire.length) };
 }

@@ -50,5 +50,10 @@ export function readSchedules(value: unknown, path: string): readonly Schedule[]
  * that a time fires once also after a crash and with two loops.
  */
 export function firingThreadId(name: string, at: number): string {
-  return `schedule/${name}/${new globalThis.Date(at).toISOString().replaceAll(/[:-]|\.000/g, '')}`;
+  return `${firingPrefix(name)}${new globalThis.Date(at).toISOString().replaceAll(/[:-]|\.000/g, '')}`;
+}
+
+/** Returns how the IDs of all threads of a schedule begin. */
+export function firingPrefix(name: string): string {
+  return `schedule/${name}/`;
 }

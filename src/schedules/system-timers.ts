@@ -2,14 +2,26 @@ import { RyeError } from '../core/errors.ts';
 import type { Timer } from './options.ts';
 import type { Schedule } from './schedule.ts';
 
+declare const __RYE_VERSION__: string;
+
 export interface TimerRequest extends Schedule {
   readonly projectPath: string;
 }
 
 /** Returns the text that has a timer of the system run the schedule's directive. Throws `usage` if the timer cannot. */
 export function timerText(timer: Timer, request: TimerRequest): string {
-  if (timer === 'systemd') return systemdUnits(request);
-  const { times, name } = request;
+  const { times, name, entry } = request;
+  if (timer === 'systemd') {
+    if (entry.overlap === true)
+      throw new RyeError('usage', `schedule ${name}: systemd starts no service that still runs`, {
+        hint: 'Remove --overlap, or use --print cron.',
+      });
+    return systemdUnits(request);
+  }
+  if (entry.missed === 'once' || entry.missed === 'all')
+    throw new RyeError('usage', `schedule ${name}: ${timer} makes up no missed times`, {
+      hint: 'Remove --missed, or use --print systemd.',
+    });
   if (times.cron.split(' ').length === 6)
     throw new RyeError('usage', `schedule ${name}: ${timer} has no seconds: ${times.cron}`, {
       hint: 'Use five fields, or --print systemd.',
@@ -50,7 +62,10 @@ function option(name: string, value: string | undefined): readonly string[] {
 }
 
 function crontab({ name, entry, times, projectPath }: TimerRequest): string {
-  const command = `cd ${shellWord(projectPath)} && ${runCommand({ entry }).map(shellWord).join(' ')}`;
+  const run = runCommand({ entry }).map(shellWord).join(' ');
+  // the lock is not passed on: a process that the run leaves in the background must not hold it
+  const alone = `mkdir -p .ai/state && flock -n -o .ai/state/schedule-${name}.lock ${run}`;
+  const command = `cd ${shellWord(projectPath)} && ${entry.overlap === true ? run : alone}`;
   return [
     `# rye schedule ${name}. Some crons ignore CRON_TZ and use the zone of the machine. Missed times are skipped.`,
     `CRON_TZ=${times.zone.name}`,
@@ -69,19 +84,20 @@ on:
       timezone: ${quoted(times.zone.name)}
 permissions:
   contents: read
-jobs:
+${entry.overlap === true ? '' : `concurrency:\n  group: rye-${name}\n  cancel-in-progress: false\n`}jobs:
   run:
     runs-on: ubuntu-latest
-    env:
-      RYE_SIGNING_KEY: \${{ secrets.RYE_SIGNING_KEY }}
-      RYE_TRUSTED_KEYS: \${{ secrets.RYE_TRUSTED_KEYS }}
-      # and the key of the provider, such as ANTHROPIC_API_KEY
     steps:
       - uses: actions/checkout@v4
       - uses: actions/setup-node@v4
         with: { node-version: 24 }
-      - run: npm install --global rye
-      - run: ${quoted(command.replaceAll('${{', "${{ '${{' }}"))}`;
+      # made by \`npm pack\` in a clone of rye: the package is in no registry yet, and \`rye\` there is another one
+      - run: npm install --global --ignore-scripts ./rye-threads-${__RYE_VERSION__}.tgz
+      - run: ${quoted(command.replaceAll('${{', "${{ '${{' }}"))}
+        env:
+          RYE_SIGNING_KEY: \${{ secrets.RYE_SIGNING_KEY }}
+          RYE_TRUSTED_KEYS: \${{ secrets.RYE_TRUSTED_KEYS }}
+          # and the key of the provider, such as ANTHROPIC_API_KEY`;
 }
 
 /** Returns a text as a quoted scalar: JSON is a part of YAML. */

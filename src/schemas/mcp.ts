@@ -27,6 +27,7 @@ const settings = {
   timeout_seconds: seconds('timeout_seconds'),
   connect_timeout_seconds: seconds('connect_timeout_seconds'),
   trust_annotations: flag('trust_annotations'),
+  parallel: flag('parallel'),
   type: z
     .enum(['stdio', 'http', 'streamable-http'])
     .optional()

@@ -29,10 +29,8 @@ const retry = z
     base_seconds: seconds,
     max_seconds: seconds,
     delay_seconds: seconds,
-    jitter: z
-      .literal('full')
-      .optional()
-      .meta({ problem: 'is {value}', hint: 'Only full is supported.' }),
+    jitter: oneOf('equal', 'full').optional(),
+    max_retries: z.int().min(0).optional().meta({ problem: 'is {value}, not a whole number' }),
     // another retry, which is checked by itself
     fallback: unread,
   })

@@ -85,6 +85,11 @@ export const providerFile = z.strictObject({
       hint: 'Use the signing name of the service, such as bedrock-mantle.',
     }),
   price_list: text,
+  output_tokens_per_second: z
+    .number()
+    .positive()
+    .nullish()
+    .meta({ problem: 'is {value}, not a number of tokens above 0' }),
   headers: z
     .record(
       z

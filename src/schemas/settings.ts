@@ -54,11 +54,19 @@ const coordination = z.object({
 
 const resilience = z.object({
   limits: map,
-  retry: group({ max_retries: amount, stall_seconds: amount }),
+  retry: group({
+    max_seconds: amount,
+    max_retries: amount,
+    connect_seconds: amount,
+    first_byte_seconds: amount,
+    idle_seconds: amount,
+    stall_seconds: amount,
+  }),
   tools: group({
     parallel: amount,
     result_max_bytes: amount,
     allow_paths: texts,
+    deny_read: texts,
     sandbox: oneOf('off', 'auto', 'required'),
     allow_domains: texts,
     allow_caches: texts,

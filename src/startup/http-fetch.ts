@@ -1,6 +1,8 @@
 import type * as http from 'node:http';
 import type { Agent, ClientRequest, IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
+import type { Env } from './proxy.ts';
+import type { Way } from './tunnel.ts';
 
 /** Closes idle connections before common servers do, which is after 5 s: a request must not hit a closing connection. */
 const IDLE_MS = 4000;
@@ -15,6 +17,26 @@ export interface AnswerBody extends AsyncIterable<Uint8Array> {
   letGo(): void;
 }
 
+interface HttpOptions {
+  /** Time for a connection, with its name and its encryption; 0: as long as the system waits. */
+  readonly connectMs?: number;
+  /** Names proxies and certificates; absent: there are none. */
+  readonly env?: Env;
+}
+
+const NETWORK_VARIABLES =
+  'http_proxy HTTP_PROXY https_proxy HTTPS_PROXY all_proxy ALL_PROXY NODE_EXTRA_CA_CERTS SSL_CERT_FILE SSL_CERT_DIR'.split(
+    ' ',
+  );
+
+/** True if a variable names a proxy or certificates. */
+export function hasNetworkVariables(env: Env): boolean {
+  return NETWORK_VARIABLES.some((name) => (env[name] ?? '') !== '');
+}
+
+/** The longest delay of a timer. */
+const MAX_DELAY_MS = 2 ** 31 - 1;
+
 /**
  * The `fetch` for the vendors' SDKs, on Node's own HTTP client: the platform's `fetch` compiles a second HTTP parser into
  * each process, which costs more time and memory than all of rye. It accepts text bodies only and follows no redirect,
@@ -24,19 +46,34 @@ export interface AnswerBody extends AsyncIterable<Uint8Array> {
 export async function httpFetch(
   address: string | URL | Request,
   init: RequestInit = {},
+  options: HttpOptions = {},
 ): Promise<Response> {
   const url = new URL(typeof address === 'object' && 'url' in address ? address.url : address);
-  const stop = new Stop(init.signal);
-  const message = await ask(url, init, stop);
+  const { message, stream, stop } = await send(url, init, options);
   const { statusCode: status = 0, statusMessage: statusText = '' } = message;
   if (status >= 300 && status < 400) return redirected(url.host, message);
-  const body = new Body(await decoded(message), stop);
+  const body = new Body(stream, stop);
   const fields = fieldsOf(message);
   if (status >= 400) {
     return new Response(await textOf(body), { status, statusText, headers: fields });
   }
   // the SDKs only read its status and its headers
   return new GoodAnswer(message, body, new PlainHeaders(fields)) as unknown as Response;
+}
+
+/** Sends a request whose body is a text; resolves once the headers of the answer have come. `stream` is its body, decoded. */
+export async function send(
+  url: URL,
+  init: RequestInit,
+  { connectMs = 0, env = {} }: HttpOptions,
+): Promise<{ message: IncomingMessage; stream: Readable; stop: Stop }> {
+  const stop = new Stop(init.signal);
+  const way = hasNetworkVariables(env)
+    ? (await import('./tunnel.ts')).wayTo(url, env, { ...AGENT, connectMs })
+    : undefined;
+  const message = await ask(url, { ...init, connectMs, way }, stop);
+  way?.asked?.assertAllowed(message);
+  return { message, stream: await decoded(message), stop };
 }
 
 /** Returns the body of a successful response; undefined if {@link httpFetch} did not make it. */
@@ -70,15 +107,16 @@ interface Connections {
 /** By protocol: an import costs each request a search for its module. */
 const connections = new Map<string, Promise<Connections>>();
 
+const AGENT = { keepAlive: true, scheduling: 'lifo', timeout: IDLE_MS } as const;
+
 async function connect(protocol: string): Promise<Connections> {
   const client: Client =
     protocol === 'https:' ? await import('node:https') : await import('node:http');
-  const agent = new client.Agent({ keepAlive: true, scheduling: 'lifo', timeout: IDLE_MS });
-  return { client, agent };
+  return { client, agent: new client.Agent(AGENT) };
 }
 
 /** Ends a request: on its signal, until the answer is read, or on demand. */
-class Stop {
+export class Stop {
   readonly #signal: AbortSignal | null | undefined;
   readonly #now = (): void => this.now();
   #request: ClientRequest | undefined;
@@ -141,26 +179,63 @@ class Body implements AnswerBody {
   }
 }
 
-async function ask(url: URL, { method, headers, body }: RequestInit, stop: Stop) {
-  if (typeof body !== 'string') throw new TypeError('the body of a request must be a text');
+async function ask(
+  url: URL,
+  {
+    method,
+    headers,
+    body,
+    connectMs,
+    way,
+  }: RequestInit & { readonly connectMs: number; readonly way: Way | undefined },
+  stop: Stop,
+) {
+  const text = body ?? '';
+  if (typeof text !== 'string') throw new TypeError('the body of a request must be a text');
   const connecting = connections.get(url.protocol) ?? connect(url.protocol);
   connections.set(url.protocol, connecting);
   const { client, agent } = await connecting;
   return await new Promise<IncomingMessage>((resolve, reject) => {
     const request = client.request(url, {
-      agent,
+      agent: way?.agent ?? agent,
       method,
-      headers: { 'accept-encoding': 'identity', ...Object.fromEntries(new PlainHeaders(headers)) },
+      headers: {
+        'accept-encoding': 'identity',
+        ...Object.fromEntries(new PlainHeaders(headers)),
+        ...way?.asked?.headers,
+      },
+      ...(way?.asked ? { path: withoutFragment(url) } : {}),
     });
     stop.watch(request);
+    if (connectMs > 0) limitConnecting(request, connectMs);
     request.once('response', resolve);
     // a failure after the headers surfaces through the body stream
     request.on('error', reject);
-    request.end(body);
+    request.end(text);
   });
 }
 
-function fieldsOf({ headersDistinct }: IncomingMessage): [string, string][] {
+function withoutFragment({ href, hash }: URL): string {
+  return href.slice(0, href.length - hash.length);
+}
+
+/** Ends a request whose connection takes too long. One that is used again is ready at once. */
+function limitConnecting(request: ClientRequest, connectMs: number): void {
+  request.once('socket', (socket) => {
+    if (!socket.connecting) return;
+    const timer = setTimeout(
+      () => {
+        const error = new Error('no connection in time');
+        request.destroy(Object.assign(error, { code: 'ETIMEDOUT' }));
+      },
+      Math.min(connectMs, MAX_DELAY_MS),
+    );
+    const ready = 'encrypted' in socket ? 'secureConnect' : 'connect';
+    for (const event of [ready, 'close']) socket.once(event, () => clearTimeout(timer));
+  });
+}
+
+export function fieldsOf({ headersDistinct }: IncomingMessage): [string, string][] {
   return Object.entries(headersDistinct).flatMap(([name, values = []]) =>
     values.map((value): [string, string] => [name, value]),
   );
@@ -203,7 +278,7 @@ async function decoded(message: IncomingMessage): Promise<Readable> {
   return pipeline(message, open(), () => undefined);
 }
 
-async function textOf(body: AsyncIterable<Uint8Array>): Promise<string> {
+export async function textOf(body: AsyncIterable<Uint8Array>): Promise<string> {
   const chunks: Uint8Array[] = [];
   let size = 0;
   for await (const chunk of body) {

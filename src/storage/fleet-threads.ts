@@ -10,6 +10,8 @@ export interface FleetPlace {
   readonly partition: string | null;
   /** SHA-256 hex of the bundle with its items. */
   readonly bundle: string;
+  /** IDs of the roots whose workers may run its legs; absent: any. Not proven: the signed plan names them too. */
+  readonly roots?: readonly string[];
 }
 
 /** A thread that is running by its row, and the process that runs it. */

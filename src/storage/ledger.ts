@@ -28,8 +28,23 @@ export interface Ledger {
       readonly heir?: Heir | undefined;
     },
   ): Promise<void>;
-  /** Sets the thread's own spend so far. Never lowers it. Refused with `thread_locked` to an owner that was fenced. */
-  report(threadId: string, actual: MicroUsd, epoch: number): Promise<void>;
+  /**
+   * Raises the thread's maximum; one that has as much keeps it. The nearest active ancestor pays the difference:
+   * `budget_insufficient` when it does not fit. Refused with `thread_locked` to an owner that was fenced.
+   */
+  raise(threadId: string, to: MicroUsd, epoch: number): Promise<void>;
+  /**
+   * Sets aside what a model call may cost at most, before it is sent and until the next report, so that no other thread gets
+   * it. Replaces what was set aside before. False if it does not fit. Refused with `thread_locked` to an owner that was fenced.
+   */
+  holdForCall(threadId: string, amount: MicroUsd, epoch: number): Promise<boolean>;
+  /**
+   * Sets the thread's own spend so far, with which its call is over. Never lowers the spend. `nextCall` is what the thread
+   * needs for its next model call; absent: as before. Refused with `thread_locked` to an owner that was fenced.
+   */
+  report(threadId: string, actual: MicroUsd, epoch: number, nextCall?: MicroUsd): Promise<void>;
+  /** Returns what a thread needs for its next model call, as it reported last; 0 if it has made none. */
+  nextCall(threadId: string): Promise<MicroUsd>;
   /** From now on only owners with this epoch or a higher one report for the thread. */
   fence(threadId: string, epoch: number): Promise<void>;
   /**
@@ -42,7 +57,7 @@ export interface Ledger {
    * can take it in between. Returns what the successor got. Once only: refused for a released thread.
    */
   handOver(threadId: string, successorId: string, amount: MicroUsd): Promise<MicroUsd>;
-  /** max − own − Σ active children max(reserved, subtree) − Σ released children's subtree. */
+  /** max − own − Σ active children max(reserved, subtree) − Σ released children's subtree. The thread's own call is part of it. */
   remaining(threadId: string): Promise<MicroUsd>;
   /** Returns the unspent reservations of a thread's running children, the largest first. */
   held(threadId: string): Promise<readonly Held[]>;

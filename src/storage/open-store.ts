@@ -4,7 +4,7 @@ import { RyeError } from '../core/errors.ts';
 import type { IdSource } from '../core/ids.ts';
 import { makeFolders } from '../disk/folders.ts';
 import { moveAside } from '../disk/whole-file.ts';
-import { takeLease } from './files/lease.ts';
+import { takeLease, UNSEEN_HINT } from './files/lease.ts';
 import { createFileLogStore } from './files/log-store.ts';
 import { registryDatabase, registryPath, sqliteLedger, threadsFolder } from './open-registry.ts';
 import { processOwners } from './owners.ts';
@@ -88,7 +88,7 @@ function holdRepair(folder: string, owners: Owners): { release(): void } {
   } catch (error) {
     if (!(error instanceof RyeError) || error.code !== 'thread_locked') throw error;
     throw new RyeError('thread_locked', 'another process repairs the state of this project', {
-      hint: 'Wait until it is done.',
+      hint: error.hint === UNSEEN_HINT ? UNSEEN_HINT : 'Wait until it is done.',
       cause: error,
     });
   }

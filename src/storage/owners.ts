@@ -1,7 +1,5 @@
-import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { systemCodeOf } from '../core/errors.ts';
+import { type ProcessTable, processTable, UNKNOWN } from './process-table.ts';
 import type { Owner, OwnerColumns, OwnerState, Owners } from './store.ts';
 
 /** The columns of an owner that is a process; `host`, `pid` and `process_start` together name it. */
@@ -9,20 +7,24 @@ export type OwnerProcess = {
   readonly [Column in keyof OwnerColumns]: NonNullable<OwnerColumns[Column]>;
 };
 
-/** The start time of a process whose start can't be read. */
-const UNKNOWN = 'unknown';
-
 /**
  * Owners that are processes, named by pid and kernel start time, so that a reused pid is not taken for its predecessor.
- * Linux: field 22 of `/proc/<pid>/stat` (clock ticks since boot) with the boot id; elsewhere `ps -o lstart=`.
+ * One is `gone` only if that is proved: what can't be seen from here is `unknown`.
  */
-export function processOwners(): Owners {
-  const host = hostname();
+export function processOwners({
+  table = processTable(),
+  host = hostname(),
+}: {
+  readonly table?: ProcessTable;
+  readonly host?: string;
+} = {}): Owners {
   let self: Owner | undefined;
   const ofProcess = (pid: number): Owner | undefined => {
-    const start = startOf(pid);
+    const start = table.startOf(pid);
     return start === undefined ? undefined : ownerOf({ pid, process_start: start, host });
   };
+  const isHere = ({ process_start: start, host: on }: OwnerProcess): boolean =>
+    on === host && table.covers(start) !== false;
   return {
     self() {
       self ??=
@@ -36,20 +38,35 @@ export function processOwners(): Owners {
     },
     columns: processOf,
     state(owner): OwnerState {
-      const { pid, process_start: known, host: on } = processOf(owner);
-      if (on !== host) return 'unknown';
-      const start = startOf(pid);
-      return start !== undefined && (start === known || known === UNKNOWN) ? 'alive' : 'gone';
+      if (owner.id === self?.id) return 'alive';
+      const found = processOf(owner);
+      // the owner of a restored row: no process at all
+      if (found.pid <= 0) return 'gone';
+      const isCovered = table.covers(found.process_start) ?? found.host === host;
+      if (!isCovered) return 'unknown';
+      const start = table.startOf(found.pid);
+      if (start === undefined) return 'gone';
+      if (start === UNKNOWN || found.process_start === UNKNOWN) return 'unknown';
+      if (!isSameStart(found.process_start, start)) return 'gone';
+      // under another host name, what is seen of it here counts only against it
+      return found.host === host ? 'alive' : 'unknown';
     },
     pidOf(owner) {
-      const { pid, host: on } = processOf(owner);
-      return on === host ? pid : undefined;
+      const found = processOf(owner);
+      return isHere(found) ? found.pid : undefined;
     },
     describe(owner) {
-      const { pid, host: on } = processOf(owner);
-      return on === host ? `process ${pid}` : `process ${pid} on ${on}`;
+      const found = processOf(owner);
+      if (isHere(found)) return `process ${found.pid}`;
+      const place = found.host === host ? 'in another container on' : 'on';
+      return `process ${found.pid} ${place} ${found.host}`;
     },
   };
+}
+
+/** A release that did not note the PID namespace left a start without it. */
+function isSameStart(known: string, start: string): boolean {
+  return start === known || start.startsWith(`${known}:`);
 }
 
 /** Names a process as an owner. */
@@ -68,36 +85,4 @@ export function columnsOf(owner: Owner | null): readonly (string | number | null
 export function processOf({ id }: Owner): OwnerProcess {
   const [, host = '', pid = '0', start = ''] = /^([^/]*)\/(-?[\d.]+)\/(.*)$/s.exec(id) ?? [];
   return { pid: Number(pid), process_start: start, host: decodeURIComponent(host) };
-}
-
-function startOf(pid: number): string | undefined {
-  if (!Number.isSafeInteger(pid) || pid <= 0) return undefined;
-  return process.platform === 'linux' ? linuxStart(pid) : psStart(pid);
-}
-
-function linuxStart(pid: number): string | undefined {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // the command name in parentheses may hold spaces and parentheses: count from the last one
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    // a zombie has ended, its parent only has not asked yet
-    if (fields[0] === 'Z' || fields[0] === 'X') return undefined;
-    const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
-    return `${boot}:${fields[19] ?? ''}`;
-  } catch (error) {
-    if (systemCodeOf(error) === 'ENOENT' || systemCodeOf(error) === 'ESRCH') return undefined;
-    return 'unknown';
-  }
-}
-
-function psStart(pid: number): string | undefined {
-  try {
-    const text = execFileSync('ps', ['-o', 'lstart=', '-p', String(pid)], {
-      encoding: 'utf8',
-      env: { LC_ALL: 'C', PATH: '/usr/bin:/bin' },
-    });
-    return text.trim() === '' ? undefined : text.trim();
-  } catch {
-    return undefined;
-  }
 }

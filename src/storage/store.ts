@@ -92,6 +92,11 @@ export interface Registry {
   register(params: RegisterParams): Promise<ThreadRecord>;
   /** Inserts a row as it is, rebuilt from signed records; false if the registry lists the thread already. */
   restore(record: ThreadRecord): Promise<boolean>;
+  /**
+   * Replaces what a row has of the last run by a newer state, which is in run number `run`; false if the row is no longer
+   * as `before`. What only the registry knows stays.
+   */
+  renew(before: ThreadRecord, record: ThreadRecord, run: number): Promise<boolean>;
   get(threadId: string): Promise<ThreadRecord | undefined>;
   /** Ids that start or end with `part`; at most `limit`, all if it is negative. */
   findIds(part: string, limit: number): Promise<readonly string[]>;
@@ -263,13 +268,18 @@ export interface LogStore {
    */
   bytes(threadId: string, range?: LogRange): AsyncIterable<Buffer>;
   /** Keeps writers away from a log that is not open; refused with `thread_locked` if it is open. */
-  hold(threadId: string, owner: Owner, epoch: number): Promise<LogHold>;
+  hold(threadId: string, owner: Owner, epoch: number, options?: HoldOptions): Promise<LogHold>;
   /** Describes for people where the log is, such as its path. No code opens it. */
   location(threadId: string): string;
   /** Returns the owner that holds the log open for writing, unless it is known to be gone. */
   holder(threadId: string): Promise<Owner | undefined>;
   /** Epoch of the last owner that took the log and did not give it back; 0 if there is none. */
   heldEpoch(threadId: string): Promise<number>;
+}
+
+export interface HoldOptions {
+  /** Milliseconds of silence after which a holder that can't be seen from here has lost the log. */
+  readonly staleMs?: number;
 }
 
 /** A range of the bytes of a log. */

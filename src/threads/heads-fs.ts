@@ -1,41 +1,51 @@
 import { createHash } from 'node:crypto';
-import { readFileSync, statSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
 import { dirname } from 'node:path';
 import { parseJson } from '../core/json.ts';
 import { NUMBER, nullable, objectOf, optional, TEXT } from '../core/shape.ts';
-import type { ThreadRecord } from '../core/thread.ts';
 import { makeFolders } from '../disk/folders.ts';
-import { appendLine, writeWhole } from '../disk/whole-file.ts';
+import { appendLine, createWhole, writeWhole } from '../disk/whole-file.ts';
 import type { StoredHead } from '../storage/store.ts';
 import type { ThreadDocument } from './thread-document.ts';
 
-/** Maximum bytes of the file of heads; a larger one is rewritten with the newest heads. */
-const MAX_BYTES = 1024 * 1024;
+/** Maximum bytes of a file of heads. */
+const MAX_BYTES = 512 * 1024;
 const KEPT_HEADS = 1500;
+/** A lock of this age is that of a dead process. */
+const STALE_LOCK_MS = 60_000;
 
-/** The heads of one project's threads in the user space, one per line. The last line of a thread counts. */
+/**
+ * The heads of one project's threads in the user space, one per line. The last line of a thread counts. Any number of
+ * processes may append: a full file is put aside whole, and only what was put aside before is rewritten, with the newest
+ * heads. So nothing is rewritten that a process may still append to.
+ */
 export class HeadsFile {
   readonly #path: string;
+  /** Full, and no longer appended to. */
+  readonly #full: string;
+  /** The newest heads of all files that were full. */
+  readonly #older: string;
 
   constructor(path: string) {
     this.#path = path;
+    this.#full = `${path}.1`;
+    this.#older = `${path}.2`;
   }
 
   /** Returns undefined for an unknown thread, for example on another machine. */
   find(threadId: string): ThreadHead | undefined {
-    const bytes = this.#bytes();
-    // a line that names the thread contains its id as JSON writes it: only such a line is decoded
-    const named = `"thread_id":${JSON.stringify(threadId)}`;
-    for (let at = bytes.length; at > 0; ) {
-      const found = bytes.lastIndexOf(named, at - 1);
-      if (found === -1) break;
-      const start = bytes.lastIndexOf(LF, found) + 1;
-      const end = bytes.indexOf(LF, found);
-      const head = parseJson(bytes.toString('utf8', start, end === -1 ? bytes.length : end));
-      if (HEAD.fits(head) && head.thread_id === threadId) return head;
-      at = start;
-    }
-    return undefined;
+    // in this order: a file is put aside between two looks
+    return (
+      findIn(this.#path, threadId) ?? findIn(this.#full, threadId) ?? findIn(this.#older, threadId)
+    );
   }
 
   /**
@@ -44,41 +54,102 @@ export class HeadsFile {
    */
   note(head: ThreadHead): void {
     const line = `${JSON.stringify(head)}\n`;
-    const stats = statSync(this.#path, { throwIfNoEntry: false });
-    if (!stats) {
+    if (sizeOf(this.#path) + line.length > MAX_BYTES) this.#putAside();
+    while (!this.#append(line)) {
       makeFolders(dirname(this.#path), 0o700);
-      writeWhole(this.#path, line, { mode: 0o600 });
-      return;
+      if (createWhole(this.#path, line, { mode: 0o600 })) return;
     }
-    if (stats.size + line.length > MAX_BYTES) this.#prune();
-    appendLine(this.#path, line);
   }
 
-  #prune(): void {
-    const kept = [...this.#read().values()].slice(-KEPT_HEADS);
-    writeWhole(this.#path, kept.map((head) => `${JSON.stringify(head)}\n`).join(''), {
-      mode: 0o600,
-    });
-  }
-
-  #bytes(): Buffer {
+  /** False if there is no file. */
+  #append(line: string): boolean {
+    if (!existsSync(this.#path)) return false;
     try {
-      return readFileSync(this.#path);
-    } catch {
-      return Buffer.alloc(0);
+      appendLine(this.#path, line);
+      return true;
+    } catch (error) {
+      // another process has just put it aside
+      if (!existsSync(this.#path)) return false;
+      throw error;
     }
   }
 
-  #read(): Map<string, ThreadHead> {
-    const heads = new Map<string, ThreadHead>();
-    for (const line of this.#bytes().toString('utf8').split('\n')) {
-      const head = parseJson(line);
-      if (!HEAD.fits(head)) continue;
-      // the newest last, so that pruning drops the oldest
-      heads.delete(head.thread_id);
-      heads.set(head.thread_id, head);
+  /** Returns the newest head of each thread. */
+  all(): ReadonlyMap<string, ThreadHead> {
+    return newestIn([this.#older, this.#full, this.#path]);
+  }
+
+  /** If another process does it, the file grows until the next head. */
+  #putAside(): void {
+    const lock = `${this.#path}.lock`;
+    if (!isLocked(lock, this.#path)) return;
+    try {
+      if (sizeOf(this.#path) <= MAX_BYTES / 2) return;
+      if (existsSync(this.#full)) {
+        const kept = [...newestIn([this.#older, this.#full]).values()].slice(-KEPT_HEADS);
+        writeWhole(this.#older, kept.map((head) => `${JSON.stringify(head)}\n`).join(''), {
+          mode: 0o600,
+        });
+      }
+      renameSync(this.#path, this.#full);
+    } finally {
+      rmSync(lock, { force: true });
     }
-    return heads;
+  }
+}
+
+function findIn(path: string, threadId: string): ThreadHead | undefined {
+  const bytes = bytesOf(path);
+  // a line that names the thread contains its id as JSON writes it: only such a line is decoded
+  const named = `"thread_id":${JSON.stringify(threadId)}`;
+  for (let at = bytes.length; at > 0; ) {
+    const found = bytes.lastIndexOf(named, at - 1);
+    if (found === -1) break;
+    const start = bytes.lastIndexOf(LF, found) + 1;
+    const end = bytes.indexOf(LF, found);
+    const head = parseJson(bytes.toString('utf8', start, end === -1 ? bytes.length : end));
+    if (HEAD.fits(head) && head.thread_id === threadId) return head;
+    at = start;
+  }
+  return undefined;
+}
+
+function newestIn(paths: readonly string[]): Map<string, ThreadHead> {
+  const heads = new Map<string, ThreadHead>();
+  for (const line of paths.flatMap((path) => bytesOf(path).toString('utf8').split('\n'))) {
+    const head = parseJson(line);
+    if (!HEAD.fits(head)) continue;
+    // the newest last, so that the oldest are dropped
+    heads.delete(head.thread_id);
+    heads.set(head.thread_id, head);
+  }
+  return heads;
+}
+
+function bytesOf(path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch {
+    return Buffer.alloc(0);
+  }
+}
+
+function sizeOf(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+}
+
+/** Takes the lock of a file that is written to; false if another process has it. */
+function isLocked(lock: string, path: string): boolean {
+  try {
+    closeSync(openSync(lock, 'wx', 0o600));
+    return true;
+  } catch {
+    const [taken, written] = [lock, path].map(
+      (one) => statSync(one, { throwIfNoEntry: false })?.mtimeMs ?? 0,
+    );
+    // its process died
+    if (Number(written) - Number(taken) > STALE_LOCK_MS) rmSync(lock, { force: true });
+    return false;
   }
 }
 
@@ -124,11 +195,9 @@ export interface KnownHead {
   readonly place: 'the registry' | 'your user space';
 }
 
-/** The current state of a thread's folder and row. */
+/** The current state of a thread's folder. */
 export interface PresentState {
   readonly document: ThreadDocument;
-  /** Undefined if the registry does not know the thread, or cannot be read. */
-  readonly record: ThreadRecord | undefined;
   /** Bytes of the log, whole or compressed; undefined if there is none. */
   readonly logBytes: number | undefined;
   /** SHA-256 hex of the first bytes of the log. */
@@ -140,21 +209,11 @@ export async function findRollback(
   known: readonly KnownHead[],
   present: PresentState,
 ): Promise<string | undefined> {
-  // a registry that was rebuilt has rows without heads, and counts their epochs from the beginning
-  const isRebuilt = !known.some(({ place }) => place === 'the registry');
   for (const { head, place } of known) {
-    const problem =
-      (isRebuilt ? undefined : olderRow(head, present)) ??
-      olderDocument(head, present) ??
-      (await olderLog(head, present));
+    const problem = olderDocument(head, present) ?? (await olderLog(head, present));
     if (problem !== undefined) return `${problem}; ${place} knows a newer state`;
   }
   return undefined;
-}
-
-function olderRow(head: ThreadHead, { record }: PresentState): string | undefined {
-  if (record === undefined || record.epoch >= head.epoch) return undefined;
-  return `its row in the registry has epoch ${record.epoch}, not ${head.epoch}`;
 }
 
 function olderDocument(head: ThreadHead, { document }: PresentState): string | undefined {

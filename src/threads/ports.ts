@@ -20,8 +20,9 @@ import type { Integrity, ThreadRecord, ThreadResult } from '../core/thread.ts';
 import type { HandlerLists } from '../hooks/handlers.ts';
 import type { PolicyGate, ReturnCheck, Validation } from '../loop/ports.ts';
 import type { InjectionHistory, RuleSession } from '../loop/stream-rules/session.ts';
+import type { ProviderFacts } from '../policy/provider-hint.ts';
 import type { ModelProvider, ProviderTraits, ToolList } from '../providers/provider.ts';
-import type { Owner, Store } from '../storage/store.ts';
+import type { Owner, Store, StoredHead } from '../storage/store.ts';
 import type { Tool, ToolSet } from '../tools/tool.ts';
 import type { ApprovalEnv } from './approval-port.ts';
 import type { FileCopies } from './file-copies-fs.ts';
@@ -91,6 +92,12 @@ export interface ModelSource {
   readonly stepProvider: () => string;
   /** Returns the traits of the model's kind of provider. */
   readonly traits: (model: PlannedModel) => ProviderTraits;
+  /** Throws `provider_key_missing` if the model's provider lacks its key or address. */
+  readonly assertReady?: (model: PlannedModel) => Promise<void>;
+  /** Returns what is known of a model's provider, for the hint of a failed call. Never rejects. */
+  readonly about?: (model: PlannedModel) => Promise<ProviderFacts>;
+  /** Returns the most output tokens that one call to the model's provider gets in a second. */
+  readonly outputRate: (model: Pick<PlannedModel, 'provider'>) => Promise<number>;
   /** A client for one thread; may throw, e.g. for a missing key. */
   open(model: PlannedModel, plan: ThreadPlan): ModelProvider;
 }
@@ -223,6 +230,10 @@ export interface ThreadFiles {
   /** Copies of files before tools changed them. */
   readonly copies: FileCopies;
   readonly folder: (threadId: string) => string;
+  /** Path of the file that appears when the owner with this epoch dies. */
+  readonly deathMark: (threadId: string, epoch: number) => string;
+  /** When that owner died, in milliseconds since 1970; undefined if it lives or nothing saw it die. */
+  readonly diedAt: (threadId: string, epoch: number) => number | undefined;
   readonly knowledgePath: (directive: string, threadId: string) => string;
   /** Ids of the threads that have files on disk, listed in the registry or not. */
   list(): readonly string[];
@@ -277,6 +288,8 @@ export interface LiveFile {
 export interface HeadsPort {
   /** Why the thread is older than the last state that rye signed here; undefined if it is not. */
   rollbackOf(document: ThreadDocument): Promise<string | undefined>;
+  /** Returns the last signed ends that the user space knows, by thread. */
+  known(): ReadonlyMap<string, StoredHead>;
 }
 
 /** A command that runs `__run-thread <id>` when the id is appended, and its whole environment. */
@@ -310,6 +323,10 @@ export interface Process {
   readonly ids: IdSource;
   readonly random: () => number;
   readonly owner: Owner;
+  /** Creates a file at the moment in which this process dies, however it goes; absent: nothing can. */
+  readonly deathMarks?: { holdMark(path: string): void; releaseMark(path: string): void };
+  /** When this machine started, in milliseconds since 1970. */
+  readonly bootedMs: () => number;
   /** Throws `key_missing` without a signing key. */
   readonly signer: () => PayloadSigner;
   /**

@@ -141,8 +141,11 @@ const settings = objectOf<ThreadSettings>({
   tools_parallel: NUMBER,
   durability: oneOf(['turn', 'always', 'off']),
   token_deltas: oneOf(['every', 'coalesced', 'off']),
-  max_retries: NUMBER,
+  max_retries: optional(NUMBER),
+  retry_seconds: optional(NUMBER),
   stall_seconds: NUMBER,
+  first_byte_seconds: optional(NUMBER),
+  connect_seconds: optional(NUMBER),
   result_max_bytes: NUMBER,
   error_classification: listOf(OBJECT),
   cache: BOOLEAN,
@@ -153,6 +156,7 @@ const settings = objectOf<ThreadSettings>({
     keep_recent_tokens: optional(NUMBER),
   }),
   allow_paths: texts,
+  deny_read: optional(texts),
   sandbox: optional(
     objectOf<NonNullable<ThreadSettings['sandbox']>>({
       mode: oneOf(['off', 'auto', 'required']),
@@ -294,6 +298,7 @@ const PLAN = objectOf<ThreadPlan>({
       bundle: TEXT,
       bundle_plan: TEXT,
       submitter: TEXT,
+      roots: optional(texts),
       secrets: optional(texts),
       source: optional(
         objectOf<PlannedSource>({

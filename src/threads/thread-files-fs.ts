@@ -4,6 +4,7 @@ import {
   existsSync,
   openSync,
   readdirSync,
+  statSync,
   unlinkSync,
   writeSync,
 } from 'node:fs';
@@ -118,6 +119,7 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
   };
   return {
     folder,
+    ...deathMarks(folder),
     copies: openFileCopies(folder, async (path) => assertPlace(path)),
     knowledgePath: (directive, threadId) =>
       join(projectPath, '.ai', 'knowledge', 'agent', 'threads', directive, `${threadId}.md`),
@@ -229,6 +231,18 @@ async function readThreadJson(path: string, threadId: string): Promise<string> {
       },
     );
   }
+}
+
+function deathMarks(
+  folder: (threadId: string) => string,
+): Pick<ThreadFiles, 'deathMark' | 'diedAt'> {
+  const deathMark = (threadId: string, epoch: number): string =>
+    join(folder(threadId), `.died-${epoch}`);
+  return {
+    deathMark,
+    diedAt: (threadId, epoch) =>
+      statSync(deathMark(threadId, epoch), { throwIfNoEntry: false })?.mtimeMs,
+  };
 }
 
 /** Parses and verifies the text of thread.json, see {@link ThreadFiles.readDocument}. */
@@ -354,9 +368,9 @@ function safeName(name: string): string {
   return safe === '' ? 'result' : safe;
 }
 
-/** Names of half-written files, and of handovers that no process took, which may hold secrets. */
+/** Names of half-written files, of handovers that no process took, which may hold secrets, and of marks of a death. */
 const LEFTOVER =
-  /^(?:handover\.json|(?:handover\.json|thread\.json|plan(?:-[0-9a-f]+)?\.json|capabilities\.md)\..+|\.lease-\d+-[0-9a-f]+)$/;
+  /^(?:handover\.json|\.died-\d+|(?:handover\.json|thread\.json|plan(?:-[0-9a-f]+)?\.json|capabilities\.md)\..+|\.lease-\d+-[0-9a-f]+)$/;
 
 /** Removes the files that a dead process left unfinished in a thread's folder, then the folder if it is empty. */
 export async function removeLeftovers(folder: string): Promise<void> {

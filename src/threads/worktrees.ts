@@ -32,26 +32,25 @@ export interface Worktrees {
   collect(worktree: PlannedWorktree): Promise<{
     readonly patch: Uint8Array;
     readonly files: readonly ChangedFile[];
+    /** Paths that the patch does not have although something is there. */
+    readonly leftOut: readonly string[];
   }>;
-  /** As `collect`; undefined if the content is still the tree `before` or, without one, that of the base. */
+  /** As `collect`; no `changes` if the content is still the tree `before` or, without one, that of the base. */
   save(
     worktree: PlannedWorktree,
     before?: string,
-  ): Promise<
-    | {
-        readonly tree: string;
-        readonly patch: Uint8Array;
-        readonly files: readonly ChangedFile[];
-      }
-    | undefined
-  >;
+  ): Promise<{
+    readonly tree: string;
+    readonly leftOut: readonly string[];
+    readonly changes?: { readonly patch: Uint8Array; readonly files: readonly ChangedFile[] };
+  }>;
   /** Makes a commit of the content on top of the base, and returns its ID. */
   commit(worktree: PlannedWorktree, message: string): Promise<string>;
-  /** Merges the changes into a folder: all, or none if a file conflicts. */
+  /** Merges the changes into a folder: all, or none if a file conflicts, save those in `merged`. */
   merge(
     worktree: PlannedWorktree,
     request: WorktreeMerge,
-  ): Promise<NonNullable<WorktreeChanges['conflicts']>>;
+  ): Promise<Required<Pick<WorktreeChanges, 'conflicts' | 'merged'>>>;
   remove(worktree: Pick<PlannedWorktree, 'path'>): Promise<void>;
   /** Paths of the worktrees that are there, relative to the project. */
   list(): Promise<readonly string[]>;

@@ -1,6 +1,6 @@
 import { wireName } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
-import { didYouMean, escapeXml } from '../core/text.ts';
+import { didYouMean, escapeXml, headChars } from '../core/text.ts';
 import {
   builtinTool,
   errorOutput,
@@ -86,7 +86,8 @@ export function deferredCatalog(deferred: readonly DisclosableTool[]): string {
   const sorted = deferred.toSorted((a, b) => (a.name < b.name ? -1 : 1));
   const full = sorted.map(({ name, description }) => {
     const [line = ''] = description.split('\n', 1);
-    const summary = line.length > MAX_SUMMARY_CHARS ? `${line.slice(0, MAX_SUMMARY_CHARS)}…` : line;
+    const summary =
+      line.length > MAX_SUMMARY_CHARS ? `${headChars(line, MAX_SUMMARY_CHARS)}…` : line;
     return `<tool name="${escapeXml(name)}">${escapeXml(summary)}</tool>`;
   });
   const names = sorted.map(({ name }) => `<tool name="${escapeXml(name)}"/>`);

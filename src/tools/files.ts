@@ -14,8 +14,8 @@ import {
 import { basename, dirname, join } from 'node:path';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { didYouMean } from '../core/text.ts';
-import { syncFolder } from '../disk/folders.ts';
 import { diskReason } from '../disk/reasons.ts';
+import { syncFolder } from '../disk/sync-folder.ts';
 import { stageFile } from '../disk/whole-file.ts';
 import { touchesRepository } from './guarded-paths.ts';
 import {

@@ -31,40 +31,55 @@ const ITEM_FOLDERS: readonly GuardedKind[] = [
 ];
 
 /**
- * Folders whose files run programs, or change which programs run, when a person enters the folder, opens it in an editor
- * or calls a version control system in it.
+ * Names that make a program obey what a project holds when a person enters the folder, opens it in an editor or calls a
+ * version control system, by who obeys them. They are guarded in every folder; a trailing slash marks a folder. The one
+ * table for file tools, worktrees and the sandbox, which keeps all of them out of a project's root.
  */
-const TRAP_FOLDERS: Readonly<Record<string, string>> = {
-  '.git': 'git',
-  'git~1': 'git',
-  '.hg': 'Mercurial',
-  '.jj': 'Jujutsu',
-  '.sl': 'Sapling',
-  '.svn': 'Subversion',
-  '.bzr': 'Bazaar',
-  _darcs: 'Darcs',
-  '.pijul': 'Pijul',
-  '.husky': 'git hooks',
-  '.githooks': 'git hooks',
-  '.vscode': 'an editor',
-  '.idea': 'an editor',
-  '.run': 'an editor',
-  '.zed': 'an editor',
-  '.fleet': 'an editor',
-  '.vim': 'an editor',
-  '.devcontainer': 'development containers',
-  '.claude': 'an agent',
-  '.cursor': 'an agent',
-  '.codex': 'an agent',
-  '.gemini': 'an agent',
-  '.opencode': 'an agent',
-  '.windsurf': 'an agent',
-  '.kiro': 'an agent',
-  '.direnv': 'a shell environment',
-  '.mise': 'a shell environment',
-  '.cargo': 'a package manager',
-  '.ssh': 'SSH',
+const TRAPS: Readonly<Record<string, string>> = {
+  git: '.git/ git~1/ .gitattributes .gitmodules .gitconfig',
+  'a repository inside of git': 'commondir',
+  'git hooks': '.husky/ .githooks/ .lefthook/ lefthook.yml .lefthook.yml .pre-commit-config.yaml',
+  Mercurial: '.hg/ .hgrc',
+  Jujutsu: '.jj/',
+  Sapling: '.sl/',
+  Subversion: '.svn/',
+  Bazaar: '.bzr/',
+  Darcs: '_darcs/',
+  Pijul: '.pijul/',
+  'an editor':
+    '.vscode/ .vs/ .idea/ .run/ .zed/ .fleet/ .vim/ .nvim/ .helix/ .kakoune/ .nova/ .exrc .vimrc _vimrc _exrc .nvimrc .lvimrc _lvimrc .nvim.lua .vimspector.json .local.vimrc .dir-locals.el .dir-locals-2.el .ycm_extra_conf.py .projections.json .kakrc',
+  'development containers': '.devcontainer/ .devcontainer.json',
+  'an agent':
+    '.claude/ .claude.json .cursor/ .codex/ .gemini/ .opencode/ opencode.json opencode.jsonc .windsurf/ .kiro/ .pi/ .omp/ .roo/ .roomodes .cline/ .clinerules/ .continue/ .amp/ .amazonq/ .augment/ .qwen/ .trae/ .junie/ .crush/ .crush.json crush.json .goose/ .factory/ .aider.conf.yml .copilot/ .agent/ .agents/ .mcp.json',
+  'a shell environment':
+    '.direnv/ .mise/ .mise.toml mise.toml .mise.local.toml mise.local.toml .envrc .autoenv .autoenv.zsh .in .out .devenv/ .flox/ .devbox/',
+  'a shell':
+    '.profile .login .logout .kshrc .cshrc .tcshrc .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .zshrc .zshenv .zprofile .zlogin .zlogout .inputrc',
+  'a package manager':
+    '.cargo/ .npmrc .yarnrc .yarnrc.yml .yarn/ .pnpmfile.cjs .pnpmfile.js .pnpmfile.mjs .bunfig.toml .bundle/ .mvn/',
+  'a terminal multiplexer': '.tmux.conf .tmuxinator/ .tmuxinator.yml .screenrc',
+  'a debugger': '.gdbinit .lldbinit .pdbrc',
+  SSH: '.ssh/',
 };
+
+/** Names that a fixed word cannot tell. */
+const TRAP_PATTERNS: readonly (readonly [pattern: RegExp, owner: string])[] = [
+  [/^\.(?:envrc|autoenv)\..+$/, 'a shell environment'],
+  [/^\.?mise\..+\.toml$/, 'a shell environment'],
+  [/^.+\.(?:code-workspace|sublime-project|sublime-workspace)$/, 'an editor'],
+];
+
+/** The owner by name: `name` for what is obeyed as a file or a folder, `name/` for folders alone. */
+const OWNERS: ReadonlyMap<string, string> = new Map(
+  Object.entries(TRAPS).flatMap(([owner, names]) =>
+    names.split(' ').map((name) => [name.replace(/\/$/, ''), owner] as const),
+  ),
+);
+
+/** The traps of the table: a sandboxed command cannot make them in the root of its project. */
+export const TRAP_NAMES: readonly string[] = [...OWNERS.keys()].filter(
+  (name) => name !== '.git' && name !== 'git~1' && name !== 'commondir',
+);
 
 /** Folders below `.config` that are read when a session, a shell or git starts. */
 const CONFIG_FOLDERS = new Set([
@@ -77,51 +92,25 @@ const CONFIG_FOLDERS = new Set([
   'environment.d',
 ]);
 
-/** Files that do the same, by their names. */
-const TRAP_FILES: readonly (readonly [pattern: RegExp, owner: string])[] = [
-  [/^\.git(?:attributes|modules|config)$/, 'git'],
-  [/^commondir$/, 'git'],
-  [/^\.hgrc$/, 'Mercurial'],
-  [/^\.(?:envrc(?:\..*)?|autoenv(?:\..*)?)$/, 'a shell environment'],
-  [/^\.?mise(?:\..*)?\.toml$/, 'a shell environment'],
-  [
-    /^\.(?:profile|login|logout|(?:k|c|tc)shrc|bash(?:rc|_profile|_login|_logout|_aliases))$/,
-    'a shell',
-  ],
-  [/^\.(?:zshrc|zshenv|zprofile|zlogin|zlogout)$/, 'a shell'],
-  [/^\.(?:npmrc|yarnrc(?:\.yml)?|pnpmfile\.c?js)$/, 'a package manager'],
-  [/^\.mcp\.json$/, 'an agent'],
-  [/^\.devcontainer\.json$/, 'development containers'],
-  [/^.+\.code-workspace$/, 'an editor'],
-  [/^\.(?:exrc|vimrc|nvimrc|lvimrc|nvim\.lua|dir-locals(?:-2)?\.el)$/, 'an editor'],
-  [/^\.(?:gdbinit|lldbinit)$/, 'a debugger'],
-];
+/**
+ * Names with a leading dot that may be new in a project's root: files that only name files to ignore or how text
+ * looks, settings that cannot name a program, output of builds, and what a forge runs on its own machines. Everything else there
+ * is some program's configuration, and vendors invent new ones every month.
+ */
+const PLAIN_NAMES = new RegExp(
+  `^\\.(?:${[
+    'ai|config|github|gitlab|gitlab-ci\\.yml|circleci|travis\\.yml',
+    '[a-z]+ignore|gitkeep|keep|nojekyll|mailmap|editorconfig|env\\.(?:example|sample|template|dist)',
+    'markdownlint\\.(?:jsonc?|ya?ml)|markdownlintrc|yamllint(?:\\.ya?ml)?|clang-format|rustfmt\\.toml|nvmrc|node-version',
+    'cache|parcel-cache|turbo|next|nuxt|output|svelte-kit|astro|vite|vitepress|docusaurus|angular|expo|gradle',
+    'venv|tox|nox|pytest_cache|mypy_cache|ruff_cache|hypothesis|ipynb_checkpoints|coverage(?:\\..+)?|nyc_output',
+    'eslintcache|stylelintcache|tsbuildinfo|sass-cache|jekyll-cache|build|dist|tmp|temp|ds_store',
+  ].join('|')})$`,
+);
 
-/** The traps that a sandboxed command cannot make in the root of its project; each costs it a mount. */
-export const ROOT_TRAPS: readonly string[] = [
-  '.hg',
-  '.jj',
-  '.sl',
-  '.husky',
-  '.githooks',
-  '.vscode',
-  '.idea',
-  '.devcontainer',
-  '.claude',
-  '.cursor',
-  '.codex',
-  '.cargo',
-  '.envrc',
-  '.mise.toml',
-  'mise.toml',
-  '.mcp.json',
-  '.npmrc',
-  '.gitattributes',
-  '.gitmodules',
-  '.exrc',
-  '.nvim.lua',
-  '.dir-locals.el',
-];
+/** Names in `.github` and `.gitlab` that their forge alone reads; beside them are folders of agents, such as `hooks`. */
+const FORGE_PLAIN =
+  /^(?:workflows|actions|issue_template|pull_request_template|discussion_template|linters|scripts|codeowners|dependabot\.ya?ml|release\.ya?ml|labeler\.ya?ml|funding\.yml|stale\.yml|merge_request_templates|issue_templates|.+\.md)$/;
 
 /**
  * Segments of a path below `root` as a careless file system reads them: without letter case, compatibility forms,
@@ -152,14 +141,35 @@ export function guardOf(real: string, root: string, isInProject: boolean): Guard
   if (item !== undefined) return item;
   if (whole.includes('.git')) return trap('git');
   for (const [index, segment] of segments.entries()) {
-    const owner = Object.hasOwn(TRAP_FOLDERS, segment) ? TRAP_FOLDERS[segment] : undefined;
+    const owner = OWNERS.get(segment) ?? TRAP_PATTERNS.find(([one]) => one.test(segment))?.[1];
     if (owner !== undefined) return trap(owner);
     if (segment === '.config' && CONFIG_FOLDERS.has(segments[index + 1] ?? ''))
       return trap('a session');
+    if (segment === '.cache' && segments[index + 1] === 'rye') return trap('rye');
   }
-  const name = segments.at(-1) ?? '';
-  const owner = TRAP_FILES.find(([pattern]) => pattern.test(name))?.[1];
-  return owner === undefined ? undefined : trap(owner);
+  return undefined;
+}
+
+/**
+ * The guard over a path whose first name would be new in the root of a project and could be a trap that the table does not
+ * know yet; undefined for an ordinary name. `isThere` tells whether an entry of the root exists.
+ */
+export function newNameGuard(
+  real: string,
+  root: string,
+  isThere: (name: string) => boolean,
+): Guard | undefined {
+  const [first = '', second = ''] = relative(root, real).split(sep);
+  const [name = '', below = ''] = foldedSegments(real, root);
+  const isOfForge = name === '.github' || name === '.gitlab';
+  const isPlain = isOfForge ? below === '' || FORGE_PLAIN.test(below) : isPlainName(name);
+  if (isPlain || isThere(isOfForge ? join(first, second) : first)) return undefined;
+  return trap('a program');
+}
+
+/** True for a name in a project's root that sets no trap with any content. */
+function isPlainName(name: string): boolean {
+  return !name.startsWith('.') || PLAIN_NAMES.test(name.toLowerCase());
 }
 
 function trap(owner: string): Guard {

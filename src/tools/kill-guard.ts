@@ -4,15 +4,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 /**
- * Reads `+ GROUP`, `- GROUP`, `+d FOLDER` and `-d FOLDER` lines; when its input ends, because the process that wrote them
- * is gone however it went, it kills every group and removes every folder that was not taken back. A shell builtin loop:
- * nothing is started but itself, and `rm` where something is left.
+ * Reads `+ GROUP`, `+d FOLDER` and `+t FILE` lines, and the same with `-`. When its input ends, because the process that wrote
+ * them is gone however it went, it creates every file, kills every group and removes every folder that was not taken back. A
+ * shell builtin loop: nothing is started but itself, and `rm` where something is left.
  */
 const SCRIPT = `set -f
 nl="
 "
 held=" "
 folders=$nl
+files=$nl
 while read -r sign what; do
   case "$sign" in
   +) held="$held$what " ;;
@@ -21,15 +22,27 @@ while read -r sign what; do
     for one in $held; do [ "$one" = "$what" ] || rest="$rest$one "; done
     held=$rest ;;
   +d) folders="$folders$what$nl" ;;
-  -d) folders="\${folders%%"$nl$what$nl"*}$nl\${folders#*"$nl$what$nl"}" ;;
+  -d)
+    case "$folders" in
+    *"$nl$what$nl"*) folders="\${folders%%"$nl$what$nl"*}$nl\${folders#*"$nl$what$nl"}" ;;
+    esac ;;
+  +t) files="$files$what$nl" ;;
+  -t)
+    case "$files" in
+    *"$nl$what$nl"*) files="\${files%%"$nl$what$nl"*}$nl\${files#*"$nl$what$nl"}" ;;
+    esac ;;
   esac
 done
+before=$IFS
+IFS=$nl
+for one in $files; do printf '' >"$one"; done
+IFS=$before
 for one in $held; do kill -KILL -"$one" 2>/dev/null; done
 IFS=$nl
 for one in $folders; do /bin/rm -rf -- "$one"; done`;
 
 /**
- * Kills remaining process groups and deletes temporary folders if rye dies: after SIGKILL rye itself can no longer do so.
+ * Kills remaining process groups, deletes temporary folders and notes the time if rye dies: after SIGKILL rye itself can no longer do so.
  * Best effort, because calls are bounded without it: it does nothing on systems without `sh`.
  */
 class KillGuard {
@@ -54,7 +67,16 @@ class KillGuard {
     if (this.#guard && !folder.includes('\n')) this.#tell('-d', folder);
   }
 
-  #tell(sign: '+' | '-' | '+d' | '-d', what: string): void {
+  /** Creates `file` when this process dies: its time is the end of all connections. */
+  holdMark(file: string): void {
+    if (!file.includes('\n')) this.#tell('+t', file);
+  }
+
+  releaseMark(file: string): void {
+    if (this.#guard && !file.includes('\n')) this.#tell('-t', file);
+  }
+
+  #tell(sign: '+' | '-' | '+d' | '-d' | '+t' | '-t', what: string): void {
     if (this.#isOut) return;
     this.#guard ??= this.#start();
     this.#guard.stdin?.write(`${sign} ${what}\n`);

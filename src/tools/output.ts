@@ -69,6 +69,11 @@ export class HeadTailBuffer {
     if (kept.length < chunk.length) this.#tail.push(chunk.subarray(kept.length));
   }
 
+  /** Bytes between the two that are not kept. */
+  get omitted(): number {
+    return this.#tail.kept().omitted;
+  }
+
   /** The kept text, with `…(N bytes omitted)…` on a separate line in place of a missing part. No code point is split. */
   text(): string {
     const { omitted, bytes } = this.#tail.kept();

@@ -1,12 +1,13 @@
-import { type Dirent, lstatSync, realpathSync, type Stats } from 'node:fs';
-import { readdir } from 'node:fs/promises';
+import { lstatSync, realpathSync, type Stats } from 'node:fs';
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
+import type { DeniesRead } from './deny-read.ts';
 import {
   foldedSegments,
   type Guard,
   type GuardedKind,
   guardOf,
+  newNameGuard,
   repositoryGuard,
 } from './guarded-paths.ts';
 
@@ -19,6 +20,8 @@ export interface PathRules {
   readonly threadId: string;
   /** The folder of those artifacts if they are not in `projectPath`. */
   readonly artifacts?: string | undefined;
+  /** True for what tools must not read, see `tools.deny_read`; absent: everything may be read. */
+  readonly denies?: DeniesRead | undefined;
   /** Returns true if the thread holds the grant that lifts the guard of a kind; absent: it holds none. */
   readonly lifts?: ((kind: GuardedKind) => boolean) | undefined;
 }
@@ -65,8 +68,10 @@ export async function confine(
   }
   const reason = protectedReason(real, project, access === 'read' ? rules.threadId : undefined);
   if (reason !== undefined) throw denied(path, reason);
-  if (access === 'write') await assertUnguarded(path, real, root, project, rules.lifts);
   const stats = statsOf(real);
+  // a tool that changes a file tells what is in it
+  if ((access === 'read' || stats) && rules.denies?.(real, project)) throw unreadable(path);
+  if (access === 'write') await assertUnguarded(path, real, root, project, rules.lifts);
   const kind = stats === undefined ? undefined : specialKind(stats);
   if (kind !== undefined) throw denied(path, `it is ${kind}, not a file`);
   return { real, project, shown: shownPath(real, project), stats };
@@ -105,7 +110,9 @@ async function assertUnguarded(
   lifts: PathRules['lifts'],
 ): Promise<void> {
   const guard: Guard | undefined =
-    guardOf(real, root, isInside(real, project)) ?? (await repositoryGuard(real, root));
+    guardOf(real, root, isInside(real, project)) ??
+    newNameGuard(real, root, (name) => statsOf(join(root, name)) !== undefined) ??
+    (await repositoryGuard(real, root));
   if (guard === undefined || lifts?.(guard.kind) === true) return;
   throw denied(
     path,
@@ -145,6 +152,13 @@ export async function assertStillReal(real: string, shown: string): Promise<void
 /** Makes the error for a path that changed after it was resolved. */
 export function exchanged(shown: string): RyeError {
   return denied(shown, 'it changed while it was being opened');
+}
+
+/** Makes the refusal of a path that `tools.deny_read` covers. */
+function unreadable(path: string): RyeError {
+  const hint =
+    'It may hold secrets. A person can open it with a pattern such as "!NAME" under tools.deny_read of .ai/config/agent/resilience.yaml, and sign that.';
+  return denied(path, 'tools.deny_read covers it', hint);
 }
 
 export function denied(path: string, reason: string, hint?: string): RyeError {
@@ -214,65 +228,4 @@ export function specialKind(stats: Stats): string | undefined {
 
 export function notFound(path: string, reason: string, hint?: string): RyeError {
   return new RyeError('file_not_found', `${JSON.stringify(path)}: ${reason}`, { hint });
-}
-
-/** Folders that searches skip unless they start inside one. */
-export const IGNORED_FOLDERS: ReadonlySet<string> = new Set(['.git', 'node_modules']);
-
-/** The folder of thread exports, below a project: exports repeat the results of earlier searches. */
-export const EXPORTS_FOLDER = '.ai/knowledge/agent/threads';
-
-/** True if a search that starts at `root` skips the exports of threads. Real paths. */
-export function skipsExports(root: string, project: string): boolean {
-  return !isInside(root, join(project, EXPORTS_FOLDER));
-}
-
-export interface WalkOptions {
-  /** Real path of the folder to walk. */
-  readonly root: string;
-  /** Real path of the project, to keep rye's state and keys out. */
-  readonly project: string;
-  readonly signal: AbortSignal;
-}
-
-/**
- * Yields the regular files below a folder, depth first and sorted by name, as real paths and as paths relative to
- * the root. Symbolic links are not followed, unreadable folders are skipped, memory is one folder per level.
- */
-export async function* walkFiles(
-  options: WalkOptions,
-): AsyncGenerator<{ readonly real: string; readonly relative: string }, void> {
-  const pending: { real: string; relative: string; file: boolean }[] = [
-    { real: options.root, relative: '', file: false },
-  ];
-  for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
-    if (options.signal.aborted) return;
-    if (next.file) {
-      yield { real: next.real, relative: next.relative };
-      continue;
-    }
-    const entries = await entriesOf(next.real);
-    for (const entry of entries.toReversed()) {
-      const real = join(next.real, entry.name);
-      if (!isSearched(entry, real, options)) continue;
-      const path = next.relative === '' ? entry.name : `${next.relative}/${entry.name}`;
-      pending.push({ real, relative: path, file: entry.isFile() });
-    }
-  }
-}
-
-async function entriesOf(folder: string): Promise<Dirent[]> {
-  const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
-  return entries.toSorted((a, b) => (a.name < b.name ? -1 : 1));
-}
-
-function isSearched(entry: Dirent, real: string, { root, project }: WalkOptions): boolean {
-  if (entry.isDirectory()) {
-    return (
-      !IGNORED_FOLDERS.has(entry.name) &&
-      !(real === join(project, EXPORTS_FOLDER) && skipsExports(root, project)) &&
-      protectedReason(real, project, undefined) === undefined
-    );
-  }
-  return entry.isFile();
 }

@@ -1,9 +1,13 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { randomUUID } from 'node:crypto';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { absoluteSearchPath } from '../core/text.ts';
 import { killGuard } from './kill-guard.ts';
+import { endLeftovers, isAlive, type Leftover, processIds } from './leftovers.ts';
+import { CALL_VARIABLE, isPassed } from './passed-variables.ts';
+import { startTimer } from './timer.ts';
 import type { ToolContext } from './tool.ts';
+import { markedProgram } from './tool-mark.ts';
 
 /** Time between SIGTERM and SIGKILL for a process group. */
 const KILL_GRACE_MS = 2000;
@@ -31,8 +35,8 @@ export interface ProcessRequest {
 export interface ConfinedCommand {
   readonly command: string;
   readonly args: readonly string[];
-  /** Called when the command has ended. */
-  readonly release: () => Promise<void>;
+  /** Called when the command has ended. Resolves to a sentence about what was taken back, for its stderr. */
+  readonly release: () => Promise<string | undefined>;
 }
 
 /** Finds how to start a command confined; undefined: it runs as it is. May refuse with `sandbox_unavailable`. */
@@ -47,36 +51,44 @@ export interface ProcessResult {
   /** Why it was stopped from outside, if it was. */
   readonly stopped: 'timeout' | 'aborted' | 'output' | undefined;
   readonly durationMs: number;
+  /** Processes of the call that could not be ended. */
+  readonly leftovers: readonly Leftover[];
 }
 
 /**
  * Runs a child in its own process group. On timeout or abort the whole group gets SIGTERM and after two seconds
- * SIGKILL. Processes that outlive a finished child in its group end the same way, so nothing outlives the call.
+ * SIGKILL. Processes that outlive a finished child end the same way: those in its group, and on Linux those that left it and
+ * kept their environment.
  * A child that closes stdin early is no error. Throws `spawn_failed` when it cannot be started.
  */
 export async function runProcess(request: ProcessRequest): Promise<ProcessResult> {
   const confined = await request.confine?.(request);
-  if (confined === undefined) return await runGroup(request);
+  if (confined === undefined) {
+    const isOfThread = request.env['RYE_THREAD_ID'] !== undefined;
+    return await runGroup(isOfThread ? { ...request, ...markedProgram(request) } : request);
+  }
   try {
     return await runGroup({ ...request, command: confined.command, args: confined.args });
   } finally {
-    await confined.release();
+    const held = await confined.release();
+    if (held !== undefined) request.onStderr(Buffer.from(`${held}\n`));
   }
 }
 
 async function runGroup(request: ProcessRequest): Promise<ProcessResult> {
   const started = performance.now();
   if (request.signal.aborted) {
-    return { exitCode: null, exitSignal: null, stopped: 'aborted', durationMs: 0 };
+    return { exitCode: null, exitSignal: null, stopped: 'aborted', durationMs: 0, leftovers: [] };
   }
-  const child = await start(request);
+  const call = randomUUID();
+  const child = await start({ ...request, env: { ...request.env, [CALL_VARIABLE]: call } });
   let stopped: ProcessResult['stopped'];
   const stop = (reason: NonNullable<ProcessResult['stopped']>) => {
     if (stopped !== undefined) return;
     stopped = reason;
     void endGroup(child);
   };
-  const timer = setTimeout(() => stop('timeout'), request.timeoutMs);
+  const timer = startTimer(request.timeoutMs, () => stop('timeout'));
   const onAbort = () => stop('aborted');
   request.signal.addEventListener('abort', onAbort, { once: true });
   // An abort between the check above and the listener would otherwise be missed.
@@ -97,11 +109,13 @@ async function runGroup(request: ProcessRequest): Promise<ProcessResult> {
       },
     );
     await settleGroup(child, closed);
+    const graceMs = isHurried ? 0 : KILL_GRACE_MS;
+    const leftovers = await endLeftovers({ call, after: child.pid ?? 0, graceMs });
     const durationMs = Math.round(performance.now() - started);
-    return { exitCode: code, exitSignal: signal, stopped, durationMs };
+    return { exitCode: code, exitSignal: signal, stopped, durationMs, leftovers };
   } finally {
     if (child.pid !== undefined) killGuard.release(child.pid);
-    clearTimeout(timer);
+    timer.stop();
     request.signal.removeEventListener('abort', onAbort);
     child.stdout?.destroy();
     child.stderr?.destroy();
@@ -202,18 +216,7 @@ async function endGroupOnce(child: ChildProcess): Promise<void> {
 function groupAlive(child: ChildProcess): boolean {
   if (!signalGroup(child, 0)) return false;
   if (process.platform !== 'linux') return true;
-  return readdirSync('/proc').some((name) => /^\d+$/.test(name) && runsInGroup(name, child.pid));
-}
-
-/** Fields of /proc/PID/stat after the parenthesised name: state, parent, process group. See proc(5). */
-function runsInGroup(pid: string, group: number | undefined): boolean {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    const [state, , processGroup] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    return Number(processGroup) === group && state !== 'Z' && state !== 'X';
-  } catch {
-    return false;
-  }
+  return processIds().some((pid) => isAlive(pid, child.pid));
 }
 
 /** Signals the group of a child that leads one; false when it has no member left. */
@@ -233,8 +236,6 @@ function pause(ms: number): Promise<void> {
   });
 }
 
-/** Variables that every child gets when they are set. */
-const PASSED = new Set(['HOME', 'LANG', 'TERM', 'TMPDIR', 'SHELL', 'USER']);
 const SECRET_NAME = /KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH/i;
 
 /**
@@ -252,7 +253,7 @@ export function childEnvironment(
     // programs would use the working directory in place of an empty HOME
     if (value === undefined || (name === 'HOME' && value === '')) continue;
     if (name === 'PATH') reduced[name] = absoluteSearchPath(value);
-    else if (PASSED.has(name) || name.startsWith('LC_') || extras.has(name)) reduced[name] = value;
+    else if (isPassed(name) || extras.has(name)) reduced[name] = value;
   }
   return {
     ...reduced,

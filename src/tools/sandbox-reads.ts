@@ -1,27 +1,8 @@
-import { existsSync, realpathSync } from 'node:fs';
+import { type Dirent, existsSync, readdirSync, realpathSync } from 'node:fs';
 import { homedir, userInfo } from 'node:os';
 import { basename, delimiter, dirname, isAbsolute, join, sep } from 'node:path';
-
-/** Files and folders of a home that stay unreadable, also if they lie in a folder that may be read. */
-const CREDENTIALS = [
-  '.ai/config/keys',
-  '.ai/.env',
-  '.ssh',
-  '.gnupg',
-  '.aws',
-  '.azure',
-  '.kube',
-  '.netrc',
-  '.npmrc',
-  '.pypirc',
-  '.git-credentials',
-  '.docker/config.json',
-  '.config/gh',
-  '.config/gcloud',
-  '.cargo/credentials',
-  '.cargo/credentials.toml',
-  '.cache/huggingface/token',
-];
+import { CREDENTIALS } from './credentials.ts';
+import type { DeniesRead } from './deny-read.ts';
 
 /** Files that only root can read; rye may run as root. */
 const SYSTEM_SECRETS = [
@@ -44,6 +25,8 @@ export interface ReadScope {
   /** Folders of a home that may be read, relative to it or absolute. */
   readonly allowCaches: readonly string[];
   readonly allowPaths: readonly string[];
+  /** True for what no command may read. */
+  readonly denies?: DeniesRead | undefined;
   /** The folder that rye is installed in. */
   readonly programPath: string;
   /** `PATH` and `HOME` are read. */
@@ -79,11 +62,42 @@ export function readRules(scope: ReadScope): ReadRules {
   ];
   const credentials = homes.flatMap((home) => CREDENTIALS.map((name) => join(home, name)));
   return {
-    deny: existing([...hidden, ...credentials, ...SYSTEM_SECRETS]),
+    deny: existing([...hidden, ...credentials, ...SYSTEM_SECRETS, ...deniedIn(scope)]),
     allow: existing([...allow, ...own]).filter((path) =>
       hidden.some((home) => isWithin(path, home)),
     ),
   };
+}
+
+/** Entries of a project that are looked at for each command. */
+const MAX_ENTRIES = 5000;
+const UNSEARCHED = new Set(['node_modules', '.git', '.ai']);
+
+/** Finds what a project has that no command may read, without the folders of packages, up to a bound. */
+function deniedIn({ projectPath, denies }: ReadScope): readonly string[] {
+  if (!denies) return [];
+  const project = realPath(projectPath);
+  const found: string[] = [];
+  const folders = [project];
+  let looked = 0;
+  for (let folder = folders.shift(); folder !== undefined; folder = folders.shift()) {
+    for (const entry of entriesOf(folder)) {
+      looked += 1;
+      if (looked > MAX_ENTRIES) return found;
+      const path = join(folder, entry.name);
+      if (denies(path, project)) found.push(path);
+      else if (entry.isDirectory() && !UNSEARCHED.has(entry.name)) folders.push(path);
+    }
+  }
+  return found;
+}
+
+function entriesOf(folder: string): readonly Dirent[] {
+  try {
+    return readdirSync(folder, { withFileTypes: true });
+  } catch {
+    return [];
+  }
 }
 
 /** A package's dependencies are in it, or beside it in a common `node_modules`. */

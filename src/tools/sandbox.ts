@@ -2,7 +2,9 @@ import { existsSync, lstatSync } from 'node:fs';
 import { join } from 'node:path';
 import type { SandboxManager } from '@anthropic-ai/sandbox-runtime';
 import { messageOf, RyeError } from '../core/errors.ts';
-import { ROOT_TRAPS } from './guarded-paths.ts';
+import type { DeniesRead } from './deny-read.ts';
+import { TRAP_NAMES } from './guarded-paths.ts';
+import { holdNewTraps } from './held-traps.ts';
 import { makePrivateFolder } from './kill-guard.ts';
 import { type Confine, type ConfinedCommand, runProcess } from './process.ts';
 import { readRules } from './sandbox-reads.ts';
@@ -24,10 +26,14 @@ export interface SandboxOptions extends SandboxSettings {
   readonly allowPaths: readonly string[];
   /** Folders of a home that may be read, relative to it or absolute. */
   readonly allowCaches: readonly string[];
+  /** True for what no command may read; absent: everything that {@link readRules} leaves. */
+  readonly denies?: DeniesRead | undefined;
   /** The folder that rye is installed in: helper programs of the sandbox run from there. */
   readonly programPath: string;
   /** The environment of rye. */
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** True if the thread holds the grant to set traps in the root of the project. */
+  readonly maySetTraps?: boolean;
   /** Called with one line when `auto` runs something without a sandbox. */
   readonly onNotice: (notice: string) => void;
 }
@@ -225,8 +231,9 @@ async function confine(
   ];
   const denyWrite = [
     ...[join(projectPath, '.ai')].filter((path) => existsSync(path)),
-    ...trapsOf(projectPath),
+    ...trapsOf(projectPath, options.maySetTraps === true),
   ];
+  const hold = options.maySetTraps === true ? undefined : holdNewTraps(projectPath);
   const removed = reachesNetwork ? VENDOR_VARIABLES : [...VENDOR_VARIABLES, ...PROXY_VARIABLES];
   const environment = `unset ${removed.join(' ')}; export TMPDIR=${quoted(temporary.path)}`;
   const script = `${environment}; exec ${command.map(quoted).join(' ')}`;
@@ -257,6 +264,7 @@ async function confine(
     release: async () => {
       manager.cleanupAfterCommand();
       await temporary.remove();
+      return hold?.();
     },
   };
 }
@@ -265,11 +273,11 @@ async function confine(
  * Returns the paths in a project's root that commands must not write: the sandbox protects its own list in the working
  * directory of rye only, which can be another folder. A command may use git, but not set its hooks.
  */
-function trapsOf(projectPath: string): readonly string[] {
+function trapsOf(projectPath: string, maySetTraps: boolean): readonly string[] {
   const git = join(projectPath, '.git');
   const isFolder = lstatSync(git, { throwIfNoEntry: false })?.isDirectory() === true;
   const ofGit = isFolder ? [join(git, 'hooks'), join(git, 'config')] : existsSync(git) ? [git] : [];
-  return [...ofGit, ...ROOT_TRAPS.map((name) => join(projectPath, name))];
+  return maySetTraps ? [] : [...ofGit, ...TRAP_NAMES.map((name) => join(projectPath, name))];
 }
 
 /** One word for a POSIX shell. */

@@ -2,9 +2,10 @@ import type { Ajv2020, ErrorObject, ValidateFunction } from 'ajv/dist/2020.js';
 import { messageOf, RyeError } from '../core/errors.ts';
 import type { JsonObject, JsonValue } from '../core/json.ts';
 import { isJsonObject } from '../core/json.ts';
-import { didYouMean } from '../core/text.ts';
+import { didYouMean, headChars } from '../core/text.ts';
 import { readPlainSchema } from '../startup/plain-schema.ts';
 import { coerceInput, propertySchema } from './coerce.ts';
+import { isForeign, isOldDialect, modernSchema } from './schema-dialect.ts';
 
 /** The outcome of checking a call's arguments: what to run with, or text that tells the model what to fix. */
 export type Validation =
@@ -63,14 +64,21 @@ async function compile(schema: JsonObject): Promise<ValidateFunction> {
   if (schema['type'] !== undefined && schema['type'] !== 'object') {
     throw malformed(`its type is ${JSON.stringify(schema['type'])}, not "object"`);
   }
-  const { metaSchema, make } = await (engine ??= loadEngine());
-  const { $schema: _dialect, ...own } = schema;
+  const { metaSchema, make, compiles } = await (engine ??= loadEngine());
+  const isTheirs = isForeign(schema);
+  const { $schema: _dialect, ...own } =
+    isTheirs || isOldDialect(schema) ? modernSchema(schema, compiles) : schema;
   try {
     if (metaSchema.validateSchema(own) !== true) {
-      throw malformed(metaSchema.errorsText(metaSchema.errors, { dataVar: 'schema' }));
+      const problems = (metaSchema.errors ?? []).map((error) =>
+        metaSchema.errorsText([error], { dataVar: 'schema' }),
+      );
+      throw malformed([...new Set(problems)].join(', '));
     }
     return make().compile(own);
   } catch (error) {
+    // the server checks the input by itself
+    if (isTheirs) return make().compile({ type: 'object' });
     throw error instanceof RyeError ? error : malformed(messageOf(error));
   }
 }
@@ -80,6 +88,8 @@ interface Engine {
   readonly metaSchema: Ajv2020;
   /** One compiler per schema: two tools may carry the same $id, and a dropped schema must be collectable. */
   readonly make: () => Ajv2020;
+  /** True for a pattern that can be compiled. */
+  readonly compiles: (pattern: string) => boolean;
 }
 
 let engine: Promise<Engine> | undefined;
@@ -88,7 +98,7 @@ async function loadEngine(): Promise<Engine> {
   const { Ajv2020: Compiler, RE2JS } = await import('./json-schema.ts');
   // A pattern of a tool meets text of a model: only a linear-time engine is safe on the main thread.
   const regExp = (pattern: string) => {
-    const expression = RE2JS.compile(pattern);
+    const expression = RE2JS.compile(RE2JS.translateRegExp(pattern));
     // ajv shares compiled patterns by this text.
     return { test: (text: string) => expression.test(text), toString: () => `/${pattern}/` };
   };
@@ -103,6 +113,13 @@ async function loadEngine(): Promise<Engine> {
   return {
     metaSchema: new Compiler(options),
     make: () => new Compiler({ ...options, meta: false, validateSchema: false }),
+    compiles: (pattern) => {
+      try {
+        return regExp(pattern) !== undefined;
+      } catch {
+        return false;
+      }
+    },
   };
 }
 
@@ -185,7 +202,7 @@ function got(input: JsonObject, error: ErrorObject): string {
   if (Array.isArray(value)) return ', got array';
   if (typeof value === 'object') return ', got object';
   const text = JSON.stringify(value);
-  return `, got ${typeof value} ${text.length > 60 ? `${text.slice(0, 57)}…` : text}`;
+  return `, got ${typeof value} ${text.length > 60 ? `${headChars(text, 57)}…` : text}`;
 }
 
 function describeParameters(schema: JsonObject): string {

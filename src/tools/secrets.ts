@@ -1,6 +1,7 @@
 import { RyeError } from '../core/errors.ts';
 import { isJsonObject, type JsonObject, type JsonValue } from '../core/json.ts';
 import type { ContentBlock } from '../core/message.ts';
+import { proxySecrets } from '../core/proxy-secrets.ts';
 import { propertySchema } from './coerce.ts';
 import type { Tool, ToolOutput } from './tool.ts';
 
@@ -74,7 +75,7 @@ export function scrubText(text: string, secrets: readonly string[]): string {
       /[^ -~]/g,
       (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
     );
-    for (const form of new Set([secret, escaped, ascii]))
+    for (const form of new Set([secret, escaped, ascii, encodeURIComponent(secret)]))
       scrubbed = scrubbed.replaceAll(form, '***');
   }
   return scrubbed;
@@ -95,19 +96,26 @@ export function scrubValue(value: JsonValue, secrets: readonly string[]): JsonVa
 }
 
 const SECRET_VARIABLE =
-  /(?:^|_)(?:(?:API|ACCESS|PRIVATE)?KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_|$)/i;
+  /(?:(?:^|_)(?:(?:API|ACCESS|PRIVATE)?KEY|TOKEN|SECRET|CREDENTIALS?)|PASSWORD|PASSWD|PASSPHRASE)(?:_|$)/i;
+/** A random part as long as that is no name of a folder: keys of AWS may begin with a slash. */
+const RANDOM = /(?=[^/]*[a-z])(?=[^/]*[A-Z])(?=[^/]*\d)[^/]{16,}|[+=]/;
 /** Minimum characters: shorter values would match ordinary text by chance. */
 const MIN_SECRET_LENGTH = 12;
 
-/** Returns the values of environment variables with a secret's name, except for paths and words. */
+/** Returns the values of environment variables with a secret's name, except for paths and words, and the credentials of proxies. */
 export function environmentSecrets(
   env: Readonly<Record<string, string | undefined>>,
 ): readonly string[] {
-  return Object.entries(env).flatMap(([name, value = '']) =>
-    SECRET_VARIABLE.test(name) && value.length >= MIN_SECRET_LENGTH && !/^\/|\s/.test(value)
+  const named = Object.entries(env).flatMap(([name, value = '']) =>
+    SECRET_VARIABLE.test(name) && value.length >= MIN_SECRET_LENGTH && !isPathOrWords(value)
       ? [value]
       : [],
   );
+  return [...named, ...proxySecrets(env)];
+}
+
+function isPathOrWords(value: string): boolean {
+  return /\s/.test(value) || (value.startsWith('/') && !RANDOM.test(value));
 }
 
 /**
@@ -185,8 +193,8 @@ function withoutSecretsInOutput(
 export function withoutSecretsIn(error: unknown, secrets: readonly string[]): unknown {
   if (!(error instanceof Error)) return error;
   const message = scrubText(error.message, secrets);
-  if (message === error.message) return error;
-  return error instanceof RyeError
-    ? new RyeError(error.code, message, { hint: error.hint })
-    : new Error(message);
+  if (!(error instanceof RyeError)) return message === error.message ? error : new Error(message);
+  const hint = error.hint === undefined ? undefined : scrubText(error.hint, secrets);
+  if (message === error.message && hint === error.hint) return error;
+  return new RyeError(error.code, message, { hint });
 }

@@ -1,7 +1,8 @@
-import { RyeError } from '../core/errors.ts';
+import { EXIT, RyeError } from '../core/errors.ts';
 import { aliasOf, THREAD_DIRECTIVE, wireName } from '../core/ids.ts';
 import { isJsonObject, type JsonObject, type JsonValue, parseJson } from '../core/json.ts';
 import { nearNames } from '../core/text.ts';
+import { coerceInput } from './coerce.ts';
 import type { Resolution, ResolvedCall, Tool, ToolSet } from './tool.ts';
 
 /** Names that the loop itself answers. */
@@ -30,29 +31,51 @@ export function createToolSet({ tools, names = {}, loadTool }: ToolSetOptions): 
     near: nearNames(wireName(name), byName.keys()),
   });
 
-  const resolve = async (name: string, input: JsonObject, depth: number): Promise<Resolution> => {
+  // rye has its own meaning for this id, so a copy of Rye OS's tool without a trusted signature stops nothing
+  const loaded = async (id: string): Promise<Tool | undefined> => {
+    try {
+      return await loadTool(id);
+    } catch (error) {
+      const isCopy = error instanceof RyeError && error.exitCode === EXIT.integrity;
+      if (id === THREAD_DIRECTIVE && isCopy) return undefined;
+      throw error;
+    }
+  };
+
+  const resolve = async (name: string, given: JsonObject, depth: number): Promise<Resolution> => {
     const tool = find(name);
     if (tool === undefined) return unknown(name);
-    const target = tool.id === EXECUTE_ID ? toolTarget(input) : undefined;
+    if (tool.id !== EXECUTE_ID) return { kind: 'resolved', call: callOf(tool, given) };
+    // what "true" means is decided as it is when the call runs
+    const { input } = coerceInput(tool.inputSchema, given);
+    const target = toolTarget(input);
     if (target === undefined) return { kind: 'resolved', call: callOf(tool, input) };
     const known = find(target.id);
-    const inner = known ?? (await loadTool(target.id));
+    const inner = known ?? (await loaded(target.id));
     if (inner === undefined && target.id === THREAD_DIRECTIVE && depth < MAX_LOOK_THROUGH) {
       return resolve(EXECUTE_ID, startOf(target.parameters ?? {}), depth + 1);
     }
     if (inner === undefined || depth >= MAX_LOOK_THROUGH)
       return { kind: 'unknown', near: nearNames(target.id, byId.keys()), id: target.id };
     if (target.parameters === undefined || input['async'] === true) {
-      // The gates judge the tool that is meant, and validation of the outer call refuses unusable parameters; an
-      // asynchronous run is started by the outer tool.
-      const { need } = callOf(inner, target.parameters ?? {});
-      return { kind: 'resolved', call: { tool, input, need } };
+      return {
+        kind: 'resolved',
+        call: startOfTool(callOf(inner, target.parameters ?? {}), tool, input),
+      };
     }
     return inner.id === EXECUTE_ID
       ? resolve(inner.id, target.parameters, depth + 1)
       : { kind: 'resolved', call: callOf(inner, target.parameters) };
   };
   return { resolve: (name, input) => resolve(name, input, 0) };
+}
+
+/**
+ * The gates judge the tool that is meant, and validation of the outer call refuses unusable parameters; an asynchronous run is
+ * started by the outer tool.
+ */
+function startOfTool(starts: ResolvedCall, tool: Tool, input: JsonObject): ResolvedCall {
+  return { tool, input, need: starts.need, starts };
 }
 
 /** The call of `rye_execute` that a call of Rye OS's thread_directive means. */

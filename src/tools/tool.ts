@@ -9,8 +9,10 @@ export interface ToolTraits {
   /** Running it twice has the effect of running it once, so recovery may re-run it. */
   readonly idempotent: boolean;
   readonly network: boolean;
-  /** Never run beside another call of the same batch. */
+  /** Never run beside another call of the same batch, although it only reads. */
   readonly sequential: boolean;
+  /** Run beside other calls of the same batch, although it changes something: no call depends on its place. */
+  readonly parallel?: boolean;
   readonly timeout_seconds: number;
   /** Declared risk; undefined means that the risk table decides and undeclared tools are elevated. */
   readonly risk?: Risk;
@@ -110,7 +112,7 @@ export interface Tool {
   ranSha256?(input: JsonObject): string | undefined;
   /** The question that a call puts to a person, whose answer is its result; absent for tools that run themselves. */
   question?(input: JsonObject): Question;
-  /** Paths that the call writes, relative to the project; calls of a batch that share one run one by one. */
+  /** Paths that the call writes, relative to the project; parallel calls that share one run one by one. */
   writes?(input: JsonObject): readonly string[];
   execute(input: JsonObject, context: CallContext): Promise<ToolOutput>;
 }
@@ -128,6 +130,8 @@ export interface ResolvedCall {
   readonly tool: Tool;
   readonly input: JsonObject;
   readonly need: CapabilityNeed;
+  /** The call of a tool that this call starts in the background: gates judge it too. */
+  readonly starts?: ResolvedCall;
 }
 
 export type Resolution =

@@ -8,6 +8,7 @@ import type { JsonValue } from '../core/json.ts';
 import { canonicalJson } from './canonical-json.ts';
 import {
   fingerprint,
+  isEarlier,
   type KeyLookup,
   type KeyStatus,
   readPublicKey,
@@ -93,7 +94,7 @@ export function recordedFault(
 ): DecisionFault | undefined {
   const { key_id: keyId, decided_at: at } = signed.decision;
   const found = keys.find(keyId);
-  const wasRevoked = found.status === 'revoked' && (found.revokedAt ?? '') <= at;
+  const wasRevoked = found.status === 'revoked' && !isEarlier(at, found.revokedAt);
   return (
     signatureFault(signed) ??
     (wasRevoked ? 'key_revoked' : keyFault(found, signed.public_key, about))

@@ -13,6 +13,7 @@ import {
   rotationText,
 } from './key-statements.ts';
 import {
+  createKeyFile,
   keyFileNames,
   makeKeyDirectory,
   readKeyFile,
@@ -139,7 +140,7 @@ export class KeyChanges {
     const path = user.revokedFile(keyId);
     if (readKeyFile(path) !== undefined) return;
     makeKeyDirectory(user.revoked);
-    writeKeyFile(path, text);
+    createKeyFile(path, text);
   }
 
   #successorOf(keyId: string): string | undefined {

@@ -105,6 +105,12 @@ export function readOfferedKey(
       hint: 'Get the key from its owner again, and compare its fingerprint with them.',
     });
   }
+  const limited = file.scope?.purposes;
+  if (wanted.purposes === undefined && limited !== undefined && !limited.includes('sign')) {
+    const message = `the key file of ${file.key.keyId} is for ${limited.join(', ')} alone`;
+    const hint = `Name what you trust it for: --for ${limited.join(',')}`;
+    throw new RyeError('invalid_input', message, { hint });
+  }
   // limits of the file stay unless the user names others; a file can't widen what the user asked for
   const { ids, types } = { ...file.scope, ...wanted };
   const scope = readScope({

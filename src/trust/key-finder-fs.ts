@@ -29,6 +29,7 @@ import {
   type SigningKey,
   type VerifyingKey,
 } from './keys.ts';
+import { isProtected, openProtected } from './protected-key.ts';
 import { FULL_SCOPE, WORKER_SCOPE } from './scope.ts';
 
 export interface KeyringOptions {
@@ -40,6 +41,8 @@ export interface KeyringOptions {
   readonly now: () => number;
   /** May have `RYE_SIGNING_KEY` and `RYE_TRUSTED_KEYS`. */
   readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Returns the passphrase of a protected signing key. May throw `key_unsafe`; absent: there is none. */
+  readonly passphrase?: () => string;
 }
 
 /** A statement of rotation with its text. */
@@ -60,10 +63,13 @@ export class KeyFinder implements KeyLookup {
   #own: VerifyingKey | undefined;
   readonly #trusted = new Map<string, { readonly text: string; readonly file: TrustedKeyFile }>();
 
+  readonly #askPassphrase: () => string;
+  #passphrase: string | undefined;
   readonly environment: EnvironmentKeys;
   readonly #statements = new Map<string, { readonly text: string; readonly value: Rotation }>();
 
-  constructor({ userSpacePath, projectPath, env = {}, now }: KeyringOptions) {
+  constructor({ userSpacePath, projectPath, env = {}, now, passphrase }: KeyringOptions) {
+    this.#askPassphrase = passphrase ?? noPassphrase;
     this.#now = now;
     this.environment = environmentKeys(env);
     this.user = keyPaths(userSpacePath);
@@ -113,6 +119,7 @@ export class KeyFinder implements KeyLookup {
 
   /** Returns the key of a fleet's worker that a trusted root has certified, for records of threads alone. */
   #certified(keyId: string, seen: ReadonlySet<string>): KeyStatus | undefined {
+    let expired: KeyStatus | undefined;
     for (const space of [this.user, this.project]) {
       const path = space.certifiedFile(keyId);
       const text = readStatement(path);
@@ -122,12 +129,12 @@ export class KeyFinder implements KeyLookup {
       if (root.status !== 'trusted' || root.scope?.purposes.includes('certify') !== true) continue;
       if (!certificateOf(text, found, root.key)) continue;
       const { key, notAfter } = found;
-      // what it signed in time counts for ever
-      return this.#now() < Date.parse(notAfter)
-        ? { status: 'trusted', key, scope: WORKER_SCOPE }
-        : { status: 'revoked', revokedAt: notAfter, key, scope: WORKER_SCOPE };
+      if (this.#now() < Date.parse(notAfter))
+        return { status: 'trusted', key, scope: WORKER_SCOPE };
+      // what it signed in time counts for ever; another space may have a renewed certificate
+      expired ??= { status: 'revoked', revokedAt: notAfter, key, scope: WORKER_SCOPE };
     }
-    return undefined;
+    return expired;
   }
 
   /** Returns a key that a trusted key named as its successor, with the scope of the old key. */
@@ -187,7 +194,8 @@ export class KeyFinder implements KeyLookup {
     const mine = readOrUndefined(() => parseRevocation(own, path));
     const { revokedAt: theirs = null } = published?.revocation ?? {};
     const { revokedAt = null, successor } = mine ?? {};
-    const isEarlier = theirs !== null && revokedAt !== null && theirs < revokedAt;
+    const isEarlier =
+      theirs !== null && revokedAt !== null && Date.parse(theirs) < Date.parse(revokedAt);
     return { revokedAt: isEarlier ? theirs : revokedAt, ...(successor && { successor }) };
   }
 
@@ -277,12 +285,24 @@ export class KeyFinder implements KeyLookup {
   }
 
   #homeSigner(): SigningKey {
-    return ownKey(() => readPrivateKey(this.readPrivate(), this.user.privateKey));
+    return ownKey(() => readPrivateKey(this.openPrivate(), this.user.privateKey));
   }
 
   loadSigner(): SigningKey {
     this.#signer ??= this.environment.signer() ?? this.#homeSigner();
     return this.#signer;
+  }
+
+  /** Returns the passphrase, asked for once. */
+  passphrase(): string {
+    this.#passphrase ??= this.#askPassphrase();
+    return this.#passphrase;
+  }
+
+  /** Returns the private key of the user space without protection. */
+  openPrivate(): string {
+    const text = this.readPrivate();
+    return isProtected(text) ? openProtected(text, this.passphrase()) : text;
   }
 
   readPrivate(): string {
@@ -306,6 +326,12 @@ export class KeyFinder implements KeyLookup {
       return this.projectPath;
     }
   }
+}
+
+function noPassphrase(): never {
+  throw new RyeError('key_unsafe', 'the signing key is protected by a passphrase', {
+    hint: 'Use the command line, or remove the protection: rye keys protect --off',
+  });
 }
 
 /** Reports a damaged own key as `key_unsafe`, not as invalid input of the command. */

@@ -108,6 +108,7 @@ export function parseRevocation(text: string, path: string): Revocation {
     isKeyId(fingerprint) &&
     typeof at === 'string' &&
     !Number.isNaN(Date.parse(at)) &&
+    HAS_ZONE.test(at) &&
     (successor === undefined || (typeof successor === 'string' && isKeyId(successor)));
   if (!isWhole) throw malformed('revocation', path);
   return {
@@ -117,6 +118,9 @@ export function parseRevocation(text: string, path: string): Revocation {
     ...(successor === undefined ? {} : { successor: textOf(successor) }),
   };
 }
+
+/** Without a zone, a time is another one on each machine; a date alone is in UTC. */
+const HAS_ZONE = /^\d{4}-\d\d-\d\d$|(?:Z|[+-]\d\d:?\d\d)$/;
 
 /** True if `key` signed the revocation in this file. */
 export function isRevokedBy(text: string, keyId: string, key: VerifyingKey): boolean {

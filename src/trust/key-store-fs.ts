@@ -105,7 +105,16 @@ function unsafe(path: string, why: string, cause?: unknown): RyeError {
 
 /** Creates a folder of the key store that only its owner can access from the start. */
 export function makeKeyDirectory(path: string): void {
-  makeFolders(path, DIRECTORY_MODE);
+  try {
+    makeFolders(path, DIRECTORY_MODE);
+  } catch (error) {
+    if (!(error instanceof RyeError) || error.code !== 'state_unwritable') throw error;
+    throw new RyeError(error.code, error.message, {
+      hint: 'Set HOME or RYE_USER_SPACE to a folder that you can write to.',
+      details: error.details,
+      cause: error,
+    });
+  }
 }
 
 /** Creates a key file atomically; false if it already exists. */

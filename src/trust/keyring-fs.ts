@@ -37,6 +37,7 @@ import {
   type TrustOptions,
 } from './keys.ts';
 import { payloadSigner, payloadVerifier } from './payloads.ts';
+import { isProtected, protectKey } from './protected-key.ts';
 import { describeScope, FULL_SCOPE } from './scope.ts';
 import { signText } from './signature.ts';
 import { parseSignatureLine, splitText } from './signature-line.ts';
@@ -206,6 +207,8 @@ class DiskKeyring implements Keyring {
         hint: 'Rotate it where it was made, then change the variable.',
       });
     }
+    // another process may have rotated it
+    this.#finder.forget();
     const old = this.#finder.loadSigner();
     const { archive, privateKey, publicKey } = this.#user;
     const pair = generateKeyPair();
@@ -218,12 +221,32 @@ class DiskKeyring implements Keyring {
     const before = { key: old, owner: 'self (until rotated)', scope: FULL_SCOPE };
     await this.#writeTrusted(before, next);
     this.#changes.recordRotation(old, next);
-    writeKeyFile(privateKey, pair.privatePem);
+    writeKeyFile(privateKey, this.#asProtectedAs(this.#finder.readPrivate(), pair.privatePem));
     writeKeyFile(publicKey, pair.publicPem);
     this.#finder.forget();
     await this.#resign(old.keyId, next);
     const statement = this.#changes.publish().find((path) => path.includes(old.keyId));
     return compact({ old_key_id: old.keyId, key_id: next.keyId, statement });
+  }
+
+  async protect(passphrase: string | undefined): Promise<KeyInfo> {
+    if (this.#finder.environment.hasSigner) {
+      throw new RyeError('usage', 'the signing key comes from RYE_SIGNING_KEY', {
+        hint: 'Unset RYE_SIGNING_KEY to protect the key in your user space.',
+      });
+    }
+    const { privateKey, publicKey } = this.#user;
+    const open = this.#finder.openPrivate();
+    const { keyId, pem } = readPrivateKey(open, privateKey);
+    // the public key alone tells whom to trust, so that only signing asks for the passphrase
+    if (readKeyFile(publicKey) === undefined) writeKeyFile(publicKey, pem);
+    writeKeyFile(privateKey, passphrase === undefined ? open : protectKey(open, passphrase));
+    this.#finder.forget();
+    return this.#info(keyId, 'own', { owner: 'self', path: publicKey });
+  }
+
+  #asProtectedAs(before: string, pem: string): string {
+    return isProtected(before) ? protectKey(pem, this.#finder.passphrase()) : pem;
   }
 
   async publish(): Promise<readonly string[]> {

@@ -241,6 +241,11 @@ export interface Keyring extends KeyLookup {
    * old one trust the new one, for the same; the old one stays trusted.
    */
   rotate(): Promise<KeyRotation>;
+  /**
+   * Encrypts the private key of the user space with a passphrase, or removes the protection for undefined. Throws `key_unsafe`
+   * if the present passphrase is wrong.
+   */
+  protect(passphrase: string | undefined): Promise<KeyInfo>;
   /** Writes the rotations and revocations of the user's own keys to the project; returns the paths of new files. */
   publish(): Promise<readonly string[]>;
   /** Keeps valid statements of the project in the user space, so that they count elsewhere and can't be taken away. */

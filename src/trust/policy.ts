@@ -142,6 +142,10 @@ export function faultError(subject: FaultSubject, fault: Fault): RyeError {
   });
 }
 
+/** Tells where the public key of another person comes from. */
+export const TRUST_HINT =
+  'If you know its owner, ask for the output of "rye keys export" and run: rye keys trust FILE.';
+
 function explain(
   { type, id }: FaultSubject,
   fault: Fault,
@@ -159,7 +163,7 @@ function explain(
     ],
     key_untrusted: [
       `${name} is signed by untrusted key ${key}${because}`,
-      `Run "rye keys trust FILE" with the signer's public key, or review the file and run: ${sign}`,
+      `${TRUST_HINT} Or review the file and run: ${sign}`,
     ],
     key_revoked: [
       `${name} is signed by key ${key}, which was revoked${because}`,
@@ -187,7 +191,7 @@ function explain(
     ],
     system_item_modified: [
       `the system ${name} differs from the one in this release${because}`,
-      'Reinstall rye. To use your own version, copy it: rye fetch --copy-to project',
+      'Reinstall rye, or build it again in its clone: npm run build. To use your own version, copy it: rye fetch --copy-to project',
     ],
   } as const satisfies Record<SignatureFault, readonly [string, string]>;
   const [message, hint] = texts[fault.code];

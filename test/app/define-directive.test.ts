@@ -269,7 +269,12 @@ describe('rye.defineDirective', () => {
 
   it('lets a thread start a directive of a preset as its child', async () => {
     const lab = await libraryLab();
-    const child = { id: 'team/child', description: 'Helps.', instructions: 'Help.' };
+    const child = {
+      id: 'team/child',
+      description: 'Helps.',
+      instructions: 'Help.',
+      model: { provider: 'mock', id: 'mock' },
+    };
     const directives = [defineDirective(child)];
     const call = { item_type: 'directive', item_id: 'team/child', parameters: {} };
     const model = mockModel([
@@ -287,7 +292,9 @@ describe('rye.defineDirective', () => {
     });
     expect(await rye.run({ ...MOCKED, directive: parent })).toMatchObject({ kind: 'completed' });
     const listed = await rye.threads.list();
-    expect(listed.map(({ directive }) => directive)).toContain('team/child');
+    expect(listed).toContainEqual(
+      expect.objectContaining({ directive: 'team/child', status: 'completed' }),
+    );
   });
 
   it.each([

@@ -1,8 +1,18 @@
-import { appendFileSync, mkdtempSync, readFileSync } from 'node:fs';
+import { execFile } from 'node:child_process';
+import {
+  appendFileSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { promisify } from 'node:util';
 import { expect, it, onTestFinished } from 'vitest';
 import { HeadsFile, type ThreadHead } from '../../src/threads/heads-fs.ts';
+import { bundle } from '../helpers/bundle.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
 function headsFile(): { readonly file: HeadsFile; readonly location: string } {
@@ -61,4 +71,32 @@ it('a thread that another line merely mentions is unknown', () => {
   appendFileSync(location, `${JSON.stringify(mention)}\n`);
   appendFileSync(location, `${JSON.stringify({ note: { ...head('two', 2) } })}\n`);
   expect(file.find('two')).toBeUndefined();
+});
+
+it('processes that note at once while files are put aside lose no head', async () => {
+  const { file, location } = headsFile();
+  const names = ['a', 'b', 'c'];
+  const child = await bundle(path.resolve(import.meta.dirname, 'heads-child.ts'));
+  await Promise.all(
+    names.map(
+      async (name) => await promisify(execFile)(process.execPath, [child, location, name, '400']),
+    ),
+  );
+  const known = file.all();
+  const noted = names.flatMap((name) => Array.from({ length: 400 }, (_, at) => `${name}-${at}`));
+  expect(noted.filter((id) => !known.has(id))).toEqual([]);
+  expect(noted.filter((id) => file.find(id) === undefined)).toEqual([]);
+  expect(existsSync(`${location}.2`)).toBe(true);
+});
+
+it('a full file is put aside in spite of the lock of a process that died', () => {
+  const { file, location } = headsFile();
+  const long = 's'.repeat(100_000);
+  file.note(head('first', 1));
+  writeFileSync(`${location}.lock`, '');
+  utimesSync(`${location}.lock`, 1, 1);
+  for (let at = 0; at < 8; at += 1) file.note({ ...head(`t${at}`, at), sha256: long });
+  expect(existsSync(`${location}.1`)).toBe(true);
+  expect(file.find('first')?.bytes).toBe(1);
+  expect(file.all().size).toBe(9);
 });

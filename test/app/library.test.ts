@@ -64,6 +64,21 @@ describe('run', () => {
   });
 
   // Requirement: end-reported-once
+  it('never rejects, also for a signal that is none and a request that is none', async () => {
+    const rye = (await libraryLab()).open();
+    for (const request of [
+      { directiveId: WORK, signal: 5 },
+      { directiveId: WORK, signal: {} },
+      null,
+    ]) {
+      const outcome = await rye.run(request as never);
+      expect(outcome).toMatchObject({ kind: 'failed', threadId: null });
+      const handle = rye.start(request as never);
+      expect(await handle.outcome).toMatchObject({ kind: 'failed' });
+      expect(await handle.threadId).toBe(null);
+    }
+  });
+
   it('reports the end exactly once on every exit path', async () => {
     const lab = await libraryLab([reply('Done.'), { status: 401 }, 'hang']);
     await lab.directive('work');

@@ -120,7 +120,7 @@ describe('a preset', () => {
     expect(without).toMatchObject({ kind: 'failed', error: { code: 'acknowledge_required' } });
   });
 
-  it('needs no acknowledgement for a wildcard over safe tools of the program, but for a file that it also reaches', async () => {
+  it('needs no acknowledgement for a wildcard over safe tools of the program, and reaches a new tool in the next plan', async () => {
     const lab = await libraryLab([
       calls(toolUse('lab_grow', {}, 'a')),
       calls(
@@ -152,9 +152,8 @@ describe('a preset', () => {
     expect(said[1]).toContain('signed');
     expect(said[2]).toContain('refused unless acknowledged');
     expect(existsSync(ran)).toBe(false);
-    await expect(rye.threads.plan({ directiveId: 'team/work' })).rejects.toMatchObject({
-      code: 'acknowledge_required',
-    });
+    const later = await rye.threads.plan({ directiveId: 'team/work' });
+    expect(later.risks).toEqual([{ capability: 'rye.execute.tool.lab.*', risk: 'safe' }]);
   });
 
   it('cannot give a tool that the directive does not grant, or of unknown risk', async () => {

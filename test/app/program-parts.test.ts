@@ -141,6 +141,14 @@ describe('items from code', () => {
     expect(await rye.items.search('all', 'boil water')).toMatchObject({
       results: [{ id: 'brew', signature: 'program' }],
     });
+    // the best match is first, wherever it is from
+    await lab.directive('boil', [], { body: 'Boil, boil and boil the water again.' });
+    const found = async (limit?: number) =>
+      (await rye.items.search('all', 'boil', limit === undefined ? {} : { limit })).results;
+    expect((await found()).map(({ id }) => id)).toEqual(['team/boil', 'brew']);
+    expect((await found(1)).map(({ id }) => id)).toEqual(['team/boil']);
+    const [first, second] = await found();
+    expect(first?.score).toBeGreaterThan(second?.score ?? Number.NaN);
   });
 
   it('are found and fetched by the models that may fetch them', async () => {

@@ -171,7 +171,7 @@ describe.each(['anthropic', 'openai'] as const)('a schema of the result on %s', 
   it('is asked for again with what is wrong, and ends the run after three times', async () => {
     const asked = await given(wire, { schema: STRICT, answers: ['There are four.', '{"n": 4}'] });
     expect(asked.outcome).toMatchObject({ kind: 'completed', outputs: { n: 4 } });
-    expect(JSON.stringify(asked.bodies[1])).toContain('does not match');
+    expect(JSON.stringify(asked.bodies[1])).toContain('The problem: ');
     const never = await given(wire, {
       schema: STRICT,
       answers: ['{"n": "a"}', { returns: { n: 'b' } }, '{}', '{"n": "d"}', '{"n": 4}'],

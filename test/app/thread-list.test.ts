@@ -1,14 +1,18 @@
-import { mkdtempSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { hostname, tmpdir } from 'node:os';
 import path from 'node:path';
+import picocolors from 'picocolors';
 import { expect, it, onTestFinished } from 'vitest';
+import { withWorkingTime } from '../../src/app/child-label.ts';
 import { systemClock, systemIds } from '../../src/app/system.ts';
-import { openThreadList } from '../../src/app/thread-list.ts';
+import { openThreadList, ThreadTotals } from '../../src/app/thread-list.ts';
 import { main } from '../../src/cli/main.ts';
+import { drawThreadTree } from '../../src/cli/render/thread-tree.ts';
 import { NO_COST } from '../../src/core/usage.ts';
 import { openStore } from '../../src/storage/open-store.ts';
-import { ownerOf } from '../../src/storage/owners.ts';
-import type { Owner } from '../../src/storage/store.ts';
+import { ownerOf, processOwners } from '../../src/storage/owners.ts';
+import type { Owner, Registry } from '../../src/storage/store.ts';
+import { NOON, node, record } from '../cli/thread-nodes.ts';
 import { createFakeIo } from '../helpers/fake-io.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
@@ -124,12 +128,12 @@ it('--last names the last thread, anywhere on the command line', async () => {
   const rye = {
     threads: {
       resolveId: (part: string) => Promise.resolve(`resolved ${part}`),
-      show: () => Promise.resolve({ chain: [] }),
+      session: (id: string) => Promise.resolve([id]),
     },
     trees: {
       title: (id: string, title: string) => {
         named.push([id, title]);
-        return Promise.resolve();
+        return Promise.resolve([]);
       },
     },
   };
@@ -151,4 +155,35 @@ it('--last names the last thread, anywhere on the command line', async () => {
   expect(await refused('Tour')).toContain('missing argument <title>');
   expect(await refused('--last')).toContain('missing argument <title>');
   expect(await refused('--last', 'a', 'Tour')).toContain('unexpected argument "Tour"');
+});
+
+it('sums up 100,000 threads of one directive', async () => {
+  const records = Array.from({ length: 100_000 }, (_, index) => record(`t${index}`, 'completed'));
+  const registry = { list: () => Promise.resolve(records) } as unknown as Registry;
+  const totals = new ThreadTotals({ registry, owners: processOwners() }, '/nowhere');
+  const begun = performance.now();
+  expect(await totals.stats()).toMatchObject([{ threads: 100_000 }]);
+  // minutes if each record copies its group
+  expect(performance.now() - begun).toBeLessThan(20_000);
+});
+
+it('a running thread that was resumed has worked since its run began, less the runs before', () => {
+  const project = mkdtempSync(path.join(tmpdir(), 'rye-list-'));
+  onTestFinished(() => removeFolder(project));
+  const folder = path.join(project, '.ai/state/threads/old');
+  mkdirSync(folder, { recursive: true });
+  const runs = [
+    { run: 1, started_at: '2026-01-01T00:00:00.000Z', cost: { elapsed_seconds: 60 } },
+    { run: 2, started_at: '2026-02-17T11:59:30.000Z', cost: { elapsed_seconds: 0 } },
+  ];
+  writeFileSync(path.join(folder, 'thread.json'), JSON.stringify({ runs }));
+  const old = { created_at: '2026-01-01T00:00:00.000Z' };
+  const running = withWorkingTime(project, record('old', 'running', old));
+  expect(running).toMatchObject({ working_since: '2026-02-17T11:58:30.000Z' });
+  expect(withWorkingTime(project, record('old', 'completed', old))).not.toHaveProperty(
+    'working_since',
+  );
+  expect(withWorkingTime(project, record('new', 'running'))).not.toHaveProperty('working_since');
+  const style = { colors: picocolors.createColors(false), now: NOON };
+  expect(drawThreadTree([node(running)], style).join()).toContain('1m 30s');
 });

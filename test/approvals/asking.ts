@@ -15,6 +15,8 @@ export interface Setup {
   readonly policy?: object;
   /** Members of the server that replace its command. */
   readonly server?: (file: string) => Promise<object>;
+  /** Runs the directive in a separate process. */
+  readonly spawned?: boolean;
 }
 
 /** A house whose model calls the tool of a server that asks, with the answers that the server got. */
@@ -31,7 +33,7 @@ export async function asking({
   const here = await house(calls(...uses));
   const file = join(here.project, 'answers');
   const started = (await server?.(file)) ?? { command: process.execPath, args: [PROGRAM, file] };
-  const gate = { ...started, timeout_seconds: timeout };
+  const gate = { ...started, timeout_seconds: timeout, parallel: parallel > 1 };
   here.signed('config/mcp.yaml', JSON.stringify({ servers: { gate } }));
   const permissions =
     '<execute><tool>mcp/gate/*</tool></execute><acknowledge risk="elevated">Deploys.</acknowledge>';
@@ -51,9 +53,9 @@ export async function asking({
 }
 
 /** Runs until the server has asked; `ended` is the end of the run. */
-export async function pendingQuestion(setup: Setup = {}) {
+export async function pendingQuestion({ spawned = false, ...setup }: Setup = {}) {
   const { here, answers } = await asking({ policy: { wait_inline: '120s' }, ...setup });
-  const ended = here.cli(['run', 'deployer', '--json']);
+  const ended = here.cli(['run', 'deployer', '--json'], { spawned });
   await vi.waitUntil(async () => (await here.waiting()).length > 0, 60_000);
   const [request] = await here.waiting();
   if (!request) throw new Error('nothing waits');

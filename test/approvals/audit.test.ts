@@ -16,6 +16,7 @@ import type {
   ApprovalDecision,
   ApprovalRequest,
   ApprovalScope,
+  EditedCall,
   RequestedApproval,
   SignedDecision,
 } from '../../src/core/approval.ts';
@@ -135,13 +136,19 @@ function decisionOf({ request, request_sha256 }: RequestedApproval, made: Made):
   return signDecision(decision, [ada, bob, eve, signer][made.who] ?? eve);
 }
 
-function startOf(requested: RequestedApproval | undefined, call: number, command: string) {
+function startOf(
+  requested: RequestedApproval | undefined,
+  call: number,
+  command: string,
+  quorum?: number,
+) {
   const use = requested && {
     approval_id: requested.request.id,
     request_sha256: requested.request_sha256,
     ...(requested.request.worst_case_usd === null
       ? {}
       : { worst_case_usd: requested.request.worst_case_usd }),
+    ...(quorum === undefined ? {} : { edited: editedOf(requested.request, command, quorum) }),
   };
   return {
     call_id: `call-${call}`,
@@ -151,6 +158,13 @@ function startOf(requested: RequestedApproval | undefined, call: number, command
     turn: 1,
     ...(use ? { approval: use } : {}),
   };
+}
+
+/** The demands on the command that ran. */
+function editedOf(request: ApprovalRequest, command: string, quorum: number): EditedCall {
+  const { capability, item, approvers } = request;
+  const requirements = quorum === 0 ? [] : [{ rule: 'edited', approvers, quorum }];
+  return { input_sha256: canonicalSha256({ command }), capability, item, requirements };
 }
 
 const COMMANDS = ['ls', 'git push', 'changed'] as const;
@@ -175,6 +189,7 @@ const steps = record({
   request: integer({ min: 0, max: 2 }),
   call: integer({ min: 0, max: 3 }),
   command: constantFrom(...COMMANDS),
+  edited: option(integer({ min: 0, max: 2 }), { nil: undefined }),
   made: array(mades, { minLength: 1, maxLength: 3 }),
   swaps: boolean(),
   named: boolean(),
@@ -196,7 +211,12 @@ describe('the approvals in a log', () => {
           const other = known[(step.request + 1) % 3] ?? requested;
           if (step.kind === 'request') return event('approval_requested', requested, time / 2);
           if (step.kind === 'start') {
-            const start = startOf(step.named ? requested : undefined, step.call, step.command);
+            const start = startOf(
+              step.named ? requested : undefined,
+              step.call,
+              step.command,
+              step.edited,
+            );
             return event('tool_call_start', start, time / 2);
           }
           const decided: ApprovalDecided = {
@@ -324,6 +344,19 @@ describe('the approvals in a log', () => {
     const events = [event('tool_call_start', startOf(undefined, 0, 'ls'), 1)] as LogEvent[];
     const { problems } = await approvalProblems({ threadId: THREAD, events }, plan, keys);
     expect(problems).toHaveLength(1);
+  });
+
+  it.each([
+    ['after the last change of the plan', ['plan_changed', 'start'], 1],
+    ['before it, where another plan was in force', ['start', 'plan_changed'], 0],
+    ['between two changes', ['plan_changed', 'start', 'plan_changed'], 0],
+  ])('a call without a request is judged by the plan %s', async (_name, order, count) => {
+    const plan = { asks: [{ source: 'directive', reason: '', capability: 'rye.execute.tool.*' }] };
+    const start = event('tool_call_start', startOf(undefined, 0, 'ls'), 1);
+    const change = event('plan_changed', { changes: [] }, 1);
+    const events = order.map((one) => (one === 'start' ? start : change)) as LogEvent[];
+    const { problems } = await approvalProblems({ threadId: THREAD, events }, plan, keys);
+    expect(problems).toHaveLength(count);
   });
 
   it.each([

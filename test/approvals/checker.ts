@@ -82,11 +82,18 @@ function agree(
     readonly usd: number;
   },
 ): boolean {
-  const valid = decisions.map(({ decision }) => decision).filter((one) => counts(request, one));
-  if (valid.some(({ decision }) => decision === 'deny')) return false;
+  const all = decisions.map(({ decision }) => decision).filter((one) => counts(request, one));
+  if (all.some(({ decision }) => decision === 'deny')) return false;
+  // a person's last word replaces the earlier ones
+  const valid = [...new Map(all.map((one) => [one.key_id, one])).values()];
   return valid.some((first) => {
     const same = valid.filter((one) => canonical(one.input) === canonical(first.input));
-    const isEnough = request.requirements.every(({ approvers, quorum }) => {
+    const { edited } = facts.call.approval ?? {};
+    const ran = sha256(canonical(facts.call.input));
+    const isEdited = first.input !== undefined && ran !== request.input_sha256;
+    if (isEdited && edited?.input_sha256 !== ran) return false;
+    const own = isEdited ? (edited?.requirements ?? []) : [];
+    const isEnough = [...request.requirements, ...own].every(({ approvers, quorum }) => {
       const able = new Set(
         approvers.filter((one) => isAble(request, one)).map((one) => one.key_id),
       );
@@ -128,9 +135,9 @@ function covers(
   const input = sha256(canonical(call.input));
   const [first] = same;
   const changed = first?.input === undefined ? undefined : sha256(canonical(first.input));
-  const fits = isOwn
-    ? input === (changed ?? request.input_sha256)
-    : scope === 'tool' || (scope === 'arguments' && input === request.input_sha256);
+  const isAgreed = input === (changed ?? request.input_sha256);
+  const isFree = scope === 'tool' && changed === undefined;
+  const fits = isOwn ? isAgreed : isFree || (scope !== 'once' && isAgreed);
   return (
     fits &&
     same.every(({ constraints: { until, uses, spend_usd: most } }) => {

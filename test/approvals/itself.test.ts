@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { closeSandbox, sandboxState } from '../../src/tools/sandbox.ts';
@@ -74,7 +74,7 @@ async function expectUndecided(here: House, { id, threadId }: Target): Promise<v
 
 /** Runs a command in a process that its shell no longer knows, and prints its output. */
 const detached = (command: string): string =>
-  `rm -f out done; (setsid sh -c '(${command}; echo "exit $?") > out 2>&1; touch done' &) ; until [ -e done ]; do :; done; cat out`;
+  `rm -f out done; (setsid sh -c '(${command}; echo "exit $?") > out 2>&1; touch done' &) ; until [ -e done ]; do sleep 0.05; done; cat out`;
 
 const DECIDE =
   "await openRye({ ...options, env }).approvals.decide({ id: process.env.ID ?? id, decision: 'approve' })";
@@ -166,19 +166,16 @@ const { available } = await sandboxState();
 await closeSandbox();
 
 describe('a process that left its thread', () => {
-  /** The attack that docs/security.md names: no ancestor, no environment, and the user's key. */
+  /** No ancestor, no environment, and the user's key. */
   const orphan = ({ rye, id }: Target): string =>
-    `rm -f out done; env -i PATH="$PATH" setsid sh -c 'P=$$; (while kill -0 $P; do :; done; ${rye(`approve ${id}`)} > out 2>&1; touch done) 2> /dev/null &'; until [ -e done ]; do :; done; cat out`;
+    // the pipe ends with the shell that is the parent: process ids of a sandbox are not those of its /proc
+    `rm -f out done end; mkfifo end; env -i PATH="$PATH" setsid sh -c '(cat end; ${rye(`approve ${id}`)} > out 2>&1; touch done) & exec 3> end'; until [ -e done ]; do sleep 0.05; done; cat out`;
 
-  it('is not told from a program of yours without the sandbox', async () => {
+  it('is told from a program of yours by the mark of its tool, without the sandbox too', async () => {
     const here = await house();
     const { target, told } = await inThread(here, (one) => [orphan(one)]);
-    expect(told.join()).toContain(`${target.id} approved`);
-    // the approval continued the thread in a process without a key for the model, which fails
-    await here.json(['threads', 'wait', target.threadId], 1);
-    expect(readFileSync('docs/security.md', 'utf8')).toContain(
-      'nothing tells it from a program of yours',
-    );
+    expect(told.join()).toContain('was started by a tool of a thread: a thread cannot decide');
+    await expectUndecided(here, target);
   });
 
   it.runIf(available)(

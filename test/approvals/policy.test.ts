@@ -45,6 +45,29 @@ it('sign, validate and every run refuse a policy that could not be kept', async 
   expect(here.bodies).toEqual([]);
 });
 
+it('sign and validate refuse a rule that no known tool can match, with the one that is meant', async () => {
+  const here = await house();
+  const file = 'config/agent/approvals.yaml';
+  const rules = {
+    'tool: bash': /"bash", and no tool .*/,
+    'tool: rye/bahs': /Did you mean/,
+    'capability: rye.execute.tool.nothing': /rye\.execute\.tool\.nothing/,
+    'tool: mcp/nowhere/*': /mcp\/nowhere/,
+  };
+  for (const [rule, message] of Object.entries(rules)) {
+    here.write(file, `${ME.replace('KEY', here.key().keyId)}rules: [{${rule}, ask: me}]\n`);
+    for (const command of ['validate', 'sign']) {
+      const { code, stdout, stderr } = await here.cli([command, 'config', 'agent/approvals']);
+      expect([rule, command, code]).toEqual([rule, command, 2]);
+      expect(stdout + stderr, rule).toMatch(message);
+    }
+  }
+  for (const tool of ['rye_bash', 'rye/*', 'rye/agent/limit', 'skills/run_script']) {
+    here.write(file, `${ME.replace('KEY', here.key().keyId)}rules: [{tool: ${tool}, ask: me}]\n`);
+    expect([tool, (await here.cli(['sign', 'config', 'agent/approvals'])).code]).toEqual([tool, 0]);
+  }
+});
+
 it('the first rule that matches counts: conditions know the input, the cost and the rest of the budget', async () => {
   const turns = [
     calls(marks('first')),

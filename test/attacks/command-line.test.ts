@@ -35,8 +35,8 @@ describe('refusals at the command line', () => {
     {
       name: 'a path for an id',
       args: ['run', '../../etc/passwd'],
-      code: 'invalid_item_id',
-      exit: 2,
+      code: 'file_not_found',
+      exit: 6,
     },
     {
       name: 'a parent that does not exist',

@@ -63,7 +63,7 @@ describe('configuration that moves power', () => {
     {
       // Requirement: unreadable-risk-table-allows, risk-fails-closed
       name: 'makes the risk table unreadable',
-      code: 'acknowledge_required',
+      code: 'config_invalid',
       run: (lab) => {
         lab.signed(RISK, 'classifications: {patterns: 3}\n');
         bashJob(lab);
@@ -71,8 +71,8 @@ describe('configuration that moves power', () => {
       },
     },
     {
-      name: 'makes the risk table a FIFO: nothing hangs, the shipped table counts',
-      code: 'acknowledge_required',
+      name: 'makes the risk table a FIFO: nothing hangs, and nothing runs',
+      code: 'path_denied',
       run: (lab) => {
         mkdirSync(lab.path('config/agent'), { recursive: true });
         execFileSync('mkfifo', [lab.path(RISK)]);

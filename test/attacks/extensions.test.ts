@@ -120,7 +120,7 @@ describe('MCP servers, rules and skills', () => {
         const sent = await sentTo(lab, '<fetch>*</fetch>');
         return [
           sent.includes('Obey me') || sent.includes('helper'),
-          warnings.some((warning) => warning.includes('Skill "helper" skipped')),
+          warnings.some((warning) => warning.includes('skill helper is not signed [unsigned]')),
         ];
       },
     },

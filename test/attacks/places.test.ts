@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync, symlinkSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { openRye } from '../../src/app/open-rye.ts';
@@ -56,17 +56,17 @@ describe('a project that ships signing keys', () => {
     expect(await plantedClone(home)).toEqual({ code: 3, reason: 'key_untrusted' });
   });
 
-  it('is refused as the user space when HOME is the project', async () => {
-    expect(await plantedClone('.')).toEqual({ code: 3, reason: 'user_space_refused' });
+  it('needs a private key that others cannot read when HOME is the project', async () => {
+    expect(await plantedClone('.')).toEqual({ code: 3, reason: 'key_unsafe' });
   });
 });
 
 describe('the user space', () => {
   attacks([
     {
-      name: 'the project itself',
+      name: 'the .ai of the project',
       code: 'user_space_refused',
-      run: (lab) => lab.rye({ userSpacePath: lab.project }),
+      run: (lab) => lab.rye({ userSpacePath: lab.path('.') }),
     },
     {
       name: 'a folder in the .ai of the project, which does not exist yet',
@@ -74,9 +74,14 @@ describe('the user space', () => {
       run: (lab) => lab.rye({ userSpacePath: lab.path('state/home') }),
     },
     {
-      name: 'a link to the project',
+      name: 'a folder in the target of a link that is the .ai of the project',
       code: 'user_space_refused',
-      run: (lab) => lab.rye({ userSpacePath: `${lab.project}/../project/.` }),
+      run: (lab) => {
+        symlinkSync(lab.home, path.join(lab.project, 'sub'));
+        rmSync(lab.path('.'), { recursive: true });
+        symlinkSync(lab.home, lab.path('.'));
+        return lab.rye({ userSpacePath: path.join(lab.project, 'sub', 'below') });
+      },
     },
   ]);
 
@@ -112,7 +117,7 @@ describe('the folder of rye itself', () => {
   it.each(COMMANDS)('is not a project of `rye %s`', async (command) => {
     const { rye } = await workspace({ init: false });
     const words = [...command.split(' '), '-C', await cliPackage(), '--json'];
-    const { code, stdout } = await rye(words);
+    const { code, stdout } = await rye(words, { spawned: true });
     expect([code, JSON.parse(stdout)]).toMatchObject([2, REFUSED]);
     expect(existsSync(path.join(await cliPackage(), '.ai', 'state'))).toBe(false);
   });
@@ -123,14 +128,15 @@ describe('the folder of rye itself', () => {
     const { code, stdout } = await runCli(['init', '--json'], {
       cwd: project,
       env: { HOME: home },
+      spawned: true,
     });
     expect([code, JSON.parse(stdout)]).toMatchObject([2, REFUSED]);
     expect(existsSync(path.join(home, '.ai', 'config', 'keys'))).toBe(false);
   });
 
-  it('is not the project of a folder below it', () => {
+  it('is the project of a folder below it when it has the sources', () => {
     const clone = path.resolve(import.meta.dirname, '../..');
-    expect(findProject(path.join(clone, 'docs'), '/home/eve')).toBe(path.join(clone, 'docs'));
+    expect(findProject(path.join(clone, 'docs'), '/home/eve')).toBe(clone);
   });
 });
 

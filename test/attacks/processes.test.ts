@@ -311,8 +311,15 @@ describe('the sandbox', () => {
       const lab = await sandboxed('required');
       try {
         execFileSync('git', ['init', '-q', lab.project]);
-        const traps = ['.git/hooks/pre-commit', '.git/config', '.envrc', '.mcp.json', '.hg/hgrc'];
-        const tries = [...traps, '.vscode/tasks.json', '.husky/pre-commit'].map(
+        const traps = [
+          '.git/hooks/pre-commit .git/config .envrc .mcp.json .hg/hgrc .vscode/tasks.json',
+          '.husky/pre-commit .gemini/x .opencode/x .windsurf/x .kiro/x .zed/x .run/x .fleet/x .direnv/x',
+          '.mise/x .mise.local.toml .devcontainer.json .gdbinit .vimrc .bzr/x .pijul/x .helix/x',
+          'opencode.json .pi/x .roo/x .vimspector.json _vimrc .yarn/x',
+        ]
+          .join(' ')
+          .split(' ');
+        const tries = traps.map(
           (trap) => `mkdir -p $(dirname ${trap}) && echo x >> ${trap} && echo SET ${trap}`,
         );
         const answer = await bash(
@@ -323,6 +330,21 @@ describe('the sandbox', () => {
         expect(answer).not.toMatch(/^SET/m);
         expect(answer).toMatch(/denied|Read-only|exists/);
         expect(readdirSync(lab.project).toSorted()).toEqual(['.ai', '.git', 'a.txt']);
+        const unknown =
+          '.an-agent-of-next-year x.code-workspace .github .cache .github/hooks .github/workflows'.split(
+            ' ',
+          );
+        const told = await bash(lab, unknown.map((name) => `mkdir ${name}`).join('; '));
+        expect(told).toMatch(
+          /moved "\.an-agent-of-next-year", "x\.code-workspace", "\.github\/hooks" to \.ai\/state\/held/,
+        );
+        expect(readdirSync(lab.project).toSorted()).toEqual([
+          '.ai',
+          '.cache',
+          '.git',
+          '.github',
+          'a.txt',
+        ]);
       } finally {
         await lab.remove();
         await closeSandbox();

@@ -13,6 +13,7 @@ import { describe, expect, it } from 'vitest';
 import type { ThreadVerification } from '../../src/app/api/threads.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { text, toolUse } from '../helpers/wire-server.ts';
+import { openMortal } from '../threads/mortal-store.ts';
 import { attacks, directive, harmless, inLab, type Lab, shellTool } from './lab.ts';
 
 const FOLDER = 'state/threads';
@@ -252,6 +253,28 @@ describe('A finished thread whose folder is of the middle of its run', () => {
         back();
         const { checks } = await lab.rye().threads.verify('a');
         return checks.find(({ ok }) => !ok)?.error?.code;
+      },
+    },
+  ]);
+  attacks([
+    {
+      name: 'is not continued by a recovery, which finds all of the state as it was before',
+      code: 'thread_rolled_back',
+      run: async (lab) => {
+        const dead = openMortal(lab.project);
+        let back = (): void => undefined;
+        await lab.rye({ store: dead.store }).threads.execute({
+          directiveId: 'hello',
+          threadId: 'a',
+          inputs: { who: 'Ada' },
+          onEvent: ({ event_type: type }) => {
+            if (type === 'tool_settled') back = snapshot(lab, 'state');
+          },
+        });
+        await dead.bury();
+        back();
+        await lab.rye().recovery.recover();
+        return (await lab.rye().threads.show('a')).thread.error?.code;
       },
     },
   ]);

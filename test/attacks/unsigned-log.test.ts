@@ -6,7 +6,7 @@ import type { Rye } from '../../src/app/api/rye.ts';
 import { systemClock, systemIds } from '../../src/app/system.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import { marksModel } from '../faults/marks.ts';
-import { copyOf, openWorld, startCli, type World } from '../faults/world.ts';
+import { copyOf, openWorld, ryeIn, startCli, type World } from '../faults/world.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { startWireServer, type WireServer } from '../helpers/wire-server.ts';
@@ -212,7 +212,7 @@ describe('a person', () => {
       (file) => append(file, [words]),
       async (_, world) => {
         const rye = async (...args: string[]): Promise<string> => {
-          const { stdout, stderr } = await (await startCli(world, args)).done;
+          const { stdout, stderr } = await ryeIn(world, ...args);
           return stdout + stderr;
         };
         const { length } = readFileSync(path.join(world.project, LOG));

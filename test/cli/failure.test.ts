@@ -27,11 +27,11 @@ describe('reportFailure', () => {
     expect([io.out(), io.err()]).toEqual(['', 'rye: no [capability_denied]\nhint: ask\n']);
   });
 
-  it('neutralizes a hostile file name', () => {
+  it('draws the control characters of a hostile file name', () => {
     const io = createFakeIo();
     const named = new RyeError('usage', 'a\u001b[2Jb', { location: { path: 'x\u0007.md' } });
     reportFailure(named, io, { mode: 'text', verbose: false });
-    expect(io.err()).toBe('rye: x.md: ab [usage]\n');
+    expect(io.err()).toBe('rye: x␇.md: a␛[2Jb [usage]\n');
   });
 
   it('prints one document for programs', () => {

@@ -84,7 +84,7 @@ function child(number: number): ReturnType<typeof toolUse> {
     item_type: 'directive',
     item_id: 'summarize',
     parameters: { file },
-    limit_overrides: { spend: 0.01 },
+    limit_overrides: { spend: 0.05 },
   });
 }
 
@@ -98,7 +98,7 @@ function directive(name: string): string {
     <category></category>
     <author>test</author>
     <model tier="general" provider="anthropic" />
-    <limits turns="9" spend="0.50" spawns="30" depth="3" />
+    <limits turns="9" spend="2.00" spawns="30" depth="3" />
     <permissions><execute><tool>rye/file-system/*</tool><directive>summarize</directive></execute></permissions>
   </metadata>
   <inputs><input name="file" type="string" default="">A file.</input></inputs>

@@ -27,7 +27,7 @@ describe('limits of the command line', () => {
     ]) {
       const { code, stderr } = await here.rye(run(...option));
       expect([code, option], stderr).toEqual([4, option]);
-      expect(stderr).toMatch(/is above the .* that hello is granted.*\[raise_limits_required\]/);
+      expect(stderr).toMatch(/ exceeds the .* that hello allows.*\[raise_limits_required\]/);
       expect(stderr).toMatch(/hint: Pass at most .*, or add --raise-limits, which the log records/);
     }
     const raised = run('--limit', 'spend=1', '--limit', 'turns=3', '--raise-limits');
@@ -52,7 +52,9 @@ describe('limits of the command line', () => {
     for (const flag of [[], ['--raise-limits']]) {
       const { code, stderr } = await here.rye(run('--max-budget-usd', '2.01', ...flag));
       expect(code, stderr).toBe(4);
-      expect(stderr).toMatch(/spend=2.01 is above the ceiling 2 \(.*resilience\.yaml:\d.*\)/);
+      expect(stderr).toMatch(
+        /spend=2.01 exceeds the ceiling of \$2.00 \(.*resilience\.yaml:\d.*\)/,
+      );
       expect(stderr).toContain('[ceiling_exceeded]');
     }
   });
@@ -67,7 +69,7 @@ describe('limits of the command line', () => {
     writeFileSync(path.join(here.home, LIMITS), 'limits: { ceiling: { spend: 2 } }\n');
     const user = await here.rye(run('--limit', 'spend=1'));
     expect([user.code, user.stderr.includes('raise_limits_required')]).toEqual([4, true]);
-    expect(user.stderr).toContain('limits.ceiling counts only in a signed file');
+    expect(user.stderr).toContain('limits.ceiling applies only in a signed file');
     expect((await here.rye(['sign', 'config', 'agent/resilience'])).code).toBe(0);
     expect((await here.rye(run('--limit', 'spend=1'))).code).toBe(0);
   });

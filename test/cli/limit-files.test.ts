@@ -54,7 +54,9 @@ describe('a file of limits that no trusted key has signed', () => {
     put(here, FILE, 'limits: { tokens: [\n');
     expect(await tokens(here)).toBe(DEFAULT_TOKENS);
     const { stderr } = await here.rye(['run', 'hello', '--dry-run']);
-    expect(stderr).toMatch(/ignored: .*resilience\.yaml.* is not signed \[unsigned\]/);
+    expect(stderr).toMatch(
+      /ignored: \.ai\/config\/agent\/resilience\.yaml: .* is not signed; only its lower limits apply \[unsigned\]/,
+    );
   });
 });
 

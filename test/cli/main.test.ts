@@ -15,9 +15,9 @@ const listing = (items: Rye['items']['list']): Partial<Rye> => ({
 describe('a group without a command', () => {
   it.each([
     {
-      args: ['hooks'],
-      usage: 'Usage: rye hooks [options]',
-      message: '`rye hooks` needs a command',
+      args: ['git'],
+      usage: 'Usage: rye git [options]',
+      message: '`rye git` needs a command',
     },
   ])('prints its help on stderr for $args', async ({ args, usage, message }) => {
     const [code, io] = await rye(args);

@@ -7,7 +7,8 @@ import path from 'node:path';
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
-import type { WireScript, WireServer } from '../helpers/wire-server.ts';
+import { sampleOf } from '../helpers/sample-of.ts';
+import type { WireScript, WireServer, WireTurn } from '../helpers/wire-server.ts';
 
 const POLL = { timeout: 60_000, interval: 20 };
 
@@ -124,7 +125,7 @@ describe('a foreground run finalizes its thread as cancelled with exit 130', () 
   const signals = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const;
   const cases = PHASES.flatMap((phase) => signals.map((signal) => ({ phase, signal })));
 
-  it.each(cases)('when $signal comes while $phase.name', async ({ phase, signal }) => {
+  it.each(sampleOf(cases, 4))('when $signal comes while $phase.name', async ({ phase, signal }) => {
     const lab = await labWith(phase);
     const run = await start(lab, RUN);
     await expect.poll(() => phase.begun(lab, run.stdout), POLL).toBe(true);
@@ -132,7 +133,7 @@ describe('a foreground run finalizes its thread as cancelled with exit 130', () 
     await expectFinal(lab, run);
   });
 
-  it.each(PHASES)('when twenty SIGINT come while $name', async (phase) => {
+  it.each(sampleOf(PHASES, 2))('when twenty SIGINT come while $name', async (phase) => {
     const lab = await labWith(phase);
     const run = await start(lab, RUN);
     await expect.poll(() => phase.begun(lab, run.stdout), POLL).toBe(true);
@@ -154,6 +155,38 @@ describe('a foreground run finalizes its thread as cancelled with exit 130', () 
     }
     expect(isAlive(tool)).toBe(false);
   });
+});
+
+it('a signal to a parent cancels its background child', async () => {
+  const child: WireTurn = {
+    steps: [
+      {
+        kind: 'tool',
+        name: 'rye_execute',
+        chunks: [JSON.stringify({ item_type: 'directive', item_id: 'work', async: true })],
+      },
+    ],
+  };
+  const lab = await labWith({
+    script: ({ body }) => {
+      const said = JSON.stringify(body.messages);
+      return said.includes('I am the parent') && !said.includes('tool_result') ? child : 'hang';
+    },
+  });
+  const permissions = '<execute><directive>work</directive></execute>';
+  lab.signed('directives/top.md', directive('top', { permissions, body: 'I am the parent.' }));
+  const args = 'run top --thread-id t --output-format stream-json'.split(' ');
+  const run = await start(lab, args);
+  // the parent's second request and the first of the child
+  await lab.server().request(2);
+  run.child.kill('SIGTERM');
+  await expectFinal(lab, run);
+  const kid = (await lab.rye().threads.list()).find(({ parent_id: parent }) => parent === 't');
+  expect(kid?.thread_id).toMatch(/^work-/);
+  const state = async () => (await lab.rye().threads.show(kid?.thread_id ?? '')).thread;
+  await expect.poll(async () => (await state()).status, POLL).toBe('cancelled');
+  const { pid } = await state();
+  await expect.poll(() => pid !== null && isAlive(pid), POLL).toBe(false);
 });
 
 /** A model context server that accepts connections and answers nothing. */
@@ -295,19 +328,16 @@ describe('a closed stdout changes neither the run nor its exit status', () => {
     return [lab, Number(readFileSync(file, 'utf8'))];
   };
 
-  it.each(
-    STREAMS.flatMap((format) => [
-      { format, tail: '| true' },
-      { format, tail: '| head -n 1' },
-      { format, tail: '>&-' },
-    ]),
-  )('when $format goes to $tail', async ({ format, tail }) => {
+  const tails = ['| true', '| head -n 1', '>&-'];
+  const closed = STREAMS.flatMap((format) => tails.map((tail) => ({ format, tail })));
+
+  it.each(sampleOf(closed, 4))('when $format goes to $tail', async ({ format, tail }) => {
     const [lab, status] = await run(format, tail);
     expect(status).toBe(0);
     expect((await lab.rye().threads.show('t')).thread.status).toBe('completed');
   });
 
-  it.each(STREAMS)(
+  it.each(sampleOf(STREAMS, 2))(
     'but a full device makes the exit status 1 and lets the run end, in %s',
     async (format) => {
       const [lab, status] = await run(format, '> /dev/full');

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
-import { displayWidth, neutralize, oneLine, truncate } from '../../src/cli/terminal-text.ts';
+import { displayWidth, neutralize, truncate } from '../../src/cli/terminal-text.ts';
 
 describe('neutralize', () => {
   test.each([
@@ -43,9 +43,5 @@ describe('width', () => {
   it('cuts to the width, wide characters too', () => {
     expect(truncate('日本語です', 5)).toBe('日本…');
     expect(truncate('short', 5)).toBe('short');
-  });
-
-  it('puts text on one line', () => {
-    expect(oneLine(' a\n\tb\u001b[2K ')).toBe('a b');
   });
 });

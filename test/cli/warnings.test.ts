@@ -24,7 +24,7 @@ const DIRECTIVE = `# Look
 Look around.
 `;
 const WARNING =
-  'warning: the permission rye.execute.tool.rye.file-system.raed allows no tool that there is. ' +
+  'warning: the permission rye.execute.tool.rye.file-system.raed matches no tool. ' +
   'Did you mean rye/file-system/read';
 
 it('warnings about the plan of a thread are printed while it runs, and are in its log', async () => {

@@ -26,10 +26,10 @@ async function directive(
 
 const KIDS = '<permissions><execute><directive>kid</directive></execute></permissions>';
 const limits = (spend: string) => `<limits spend="${spend}"/>`;
-const start = (id: string) =>
+const start = (id: string, more: object = {}) =>
   toolUse(
     'rye_execute',
-    { item_type: 'directive', item_id: 'kid', parameters: {}, async: true },
+    { item_type: 'directive', item_id: 'kid', parameters: {}, async: true, ...more },
     id,
   );
 const isKid = ({ body }: WireRequest): boolean =>
@@ -75,20 +75,21 @@ test('an async child that declares the whole budget leaves its parent the next c
   const { limits: given } = shown['document'] as { limits: { spend: number } };
   expect(given.spend).toBeLessThan(1);
   expect(given.spend).toBeGreaterThan(0.9);
-  const log = await here.rye(['threads', 'logs', kid]);
-  expect(log.stdout).toMatch(/the spend limit of kid is \$0\.9\d+ instead of \$1/);
+  await expect
+    .poll(async () => (await here.rye(['threads', 'logs', kid])).stdout)
+    .toMatch(/the spend limit of kid is \$0\.9\d+ instead of \$1/);
 });
 
 test('a child that would get less than half of its declared spend is refused, naming both amounts', async () => {
   const here = await workspace();
   await directive(here, 'kid', limits('3.0'));
-  await directive(here, 'par', limits('0.03') + KIDS);
+  await directive(here, 'par', limits('0.015') + KIDS);
   const { requests, env } = await serve([calls(start('a')), reply('I continue alone.')]);
   const result = await run(here, env);
   expect(result).toMatchObject({ status: 'completed', children: [] });
   const told = JSON.stringify(requests[1]?.body.messages.at(-1));
   expect(told).toMatch(
-    /kid declares a spend of \$0\.0300, and par-\w+ can spare \$0\.01\d+: par-\w+ has \$0\.0300 left/,
+    /kid declares a spend of \$0\.0150, and par-\w+ can spare \$0\.00\d+: par-\w+ has \$0\.01\d+ left/,
   );
 });
 
@@ -105,6 +106,34 @@ test('a second child is refused with the name of the one that holds the money', 
   expect(result).toMatchObject({ status: 'completed', children: [expect.stringMatching(/^kid-/)] });
   const told = JSON.stringify(requests[2]?.body.messages.at(-1));
   expect(told).toContain(`running children hold $0.6000: ${result.children[0]} ($0.6000)`);
+});
+
+test('a child that declares more than the parent’s limit takes all but its next call, and a sibling is refused, also in the same answer', async () => {
+  const here = await workspace();
+  await directive(here, 'kid', limits('5.0'));
+  await directive(here, 'par', limits('1.0') + KIDS);
+  const { requests, env } = await serve([
+    calls(start('a'), start('b')),
+    calls(start('c')),
+    reply('One is enough.'),
+  ]);
+  const result = await run(here, env);
+  expect(result).toMatchObject({ status: 'completed', children: [expect.stringMatching(/^kid-/)] });
+  const holder = new RegExp(`running children hold \\$0\\.9\\d+: ${result.children[0]} \\(`);
+  expect(JSON.stringify(requests[1]?.body.messages.at(-1))).toMatch(holder);
+  const told = JSON.stringify(requests[2]?.body.messages.at(-1));
+  expect(told).toMatch(holder);
+  expect(told).toContain('give each child a lower spend from the start (limit_overrides)');
+});
+
+test('siblings that get a lower spend by limit_overrides run at once', async () => {
+  const here = await workspace();
+  await directive(here, 'kid', limits('5.0'));
+  await directive(here, 'par', limits('1.0') + KIDS);
+  const lower = { limit_overrides: { spend: 0.4 } };
+  const { env } = await serve([calls(start('a', lower), start('b', lower)), reply('Both run.')]);
+  const { children } = await run(here, env);
+  expect(children).toHaveLength(2);
 });
 
 test('a parent that ran out names the children that hold its money', async () => {

@@ -14,7 +14,7 @@ const [FEW, MANY] = [5000, 120_000];
 const TALK = `# Talk
 
 \`\`\`xml
-<directive name="talk" version="1.0.0"><metadata><description>Talk.</description><category></category><author>test</author><limits turns="1" tokens="100000000" spend="100" /></metadata></directive>
+<directive name="talk" version="1.0.0"><metadata><description>Talk.</description><category></category><author>test</author><limits turns="1" tokens="100000000" spend="100" /><behavior max_tokens="128000" /></metadata></directive>
 \`\`\`
 
 Talk.

@@ -25,7 +25,9 @@ test('a process that is killed in the middle of a list resumes without repeating
   );
   expect((await here.rye(['sign', 'directive', 'fan'])).code).toBe(0);
   const inputs = JSON.stringify({ files: ['a', 'b', 'c', 'd', 'e'] });
-  const killed = await here.rye(['run', 'fan', '--inputs', inputs, '--thread-id', 'k1']);
+  const killed = await here.rye(['run', 'fan', '--inputs', inputs, '--thread-id', 'k1'], {
+    spawned: true,
+  });
   expect(killed.code).not.toBe(0);
   const done = () => readFileSync(path.join(here.project, 'done.txt'), 'utf8').split('\n');
   expect(done()).toEqual(['a', 'b', 'c', '']);

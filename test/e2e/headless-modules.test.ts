@@ -40,6 +40,7 @@ test('a thread with a model and a tool runs without zod', async () => {
   const folder = path.join(home, 'coverage');
 
   const run = await rye(['run', 'headless', '--json', '--model', 'haiku'], {
+    spawned: true,
     env: {
       ANTHROPIC_API_KEY: 'k',
       ANTHROPIC_BASE_URL: server.url,

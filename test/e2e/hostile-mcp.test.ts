@@ -76,6 +76,32 @@ test('tools with bad or colliding names are dropped with a warning, and the run 
   expect(JSON.stringify(server.requests[1]?.body.messages.at(-1))).toContain('fine');
 });
 
+// Requirement: server-failure-is-isolated
+test('a tool with a bad schema costs that tool, and one with a strange schema is offered', async () => {
+  const { here, server, env } = await lab({ odd: { mode: 'schemas' } }, ({ index }) =>
+    index === 0 ? calls(toolUse('mcp_odd_fine', {})) : reply('Done.'),
+  );
+  const { code, stderr } = await run(here, env);
+  expect(code, stderr).toBe(0);
+  const names = server.requests[0]?.body.tools?.flatMap(
+    ({ name }) => /^mcp_odd_(.*)/.exec(name ?? '')?.[1] ?? [],
+  );
+  expect(names?.toSorted()).toEqual([
+    'bad_hints',
+    'bad_output',
+    'fine',
+    'none',
+    'null_members',
+    'one_of',
+    'true_property',
+  ]);
+  for (const name of ['text', 'array', 'task']) {
+    expect(stderr).toContain(`a tool of the MCP server odd is dropped: "${name}" `);
+  }
+  expect(stderr).toContain('a tool of the MCP server odd is dropped: it has no name');
+  expect(JSON.stringify(server.requests[1]?.body.messages.at(-1))).toContain('fine');
+});
+
 test('two servers whose tools would share a name keep the first, and the run continues', async () => {
   const { here, server, env } = await lab(
     { a: { mode: 'good' }, a_fine: { mode: 'good' }, 'a-fine': { mode: 'good' } },

@@ -238,6 +238,45 @@ it('the sandbox of an isolated thread confines commands to its worktree', async 
   expect(ran['result']).toContain('Read-only file system');
 });
 
+// Requirement: isolation-keeps-every-byte
+it.each([
+  ['an ignored file', 'echo x &gt; a.log', ['a.log'], []],
+  ['an ignored folder', 'mkdir -p dist/in; echo x &gt; dist/in/x', ['dist/'], []],
+  ['a file in an empty submodule', 'echo x &gt; sub/new.txt', ['sub/'], []],
+  ['a nested repository', 'git init -q nest; echo x &gt; nest/x', ['nest/'], []],
+  [
+    'a nested repository with a commit',
+    'git init -q in/nest; cd in/nest; echo x &gt; x; git add x; git -c user.name=t -c user.email=t@e commit -qm x; echo y &gt; ../y',
+    ['in/nest/'],
+    ['in/y'],
+  ],
+  ['beside a change', 'echo x &gt; a.log; echo b &gt; b.txt', ['a.log'], ['b.txt']],
+  ['only an empty folder', 'mkdir empty', undefined, []],
+  ['only a change', 'echo b &gt; b.txt', undefined, ['b.txt']],
+])('a worktree keeps what no patch has: %s', async (_, command, leftOut, files) => {
+  const here = await repository();
+  here.put('.gitignore', '*.log\ndist/\n');
+  await here.steps('work', bash('work', command));
+  here.git('add', '--all');
+  const commit = here.git('rev-parse', 'HEAD').trim();
+  here.git('update-index', '--add', '--cacheinfo', `160000,${commit},sub`);
+  here.git('commit', '--quiet', '-m', 'second');
+  const { stdout, stderr } = await here.rye(['run', 'work', '--isolation', 'worktree', '--json']);
+  const { changes } = JSON.parse(stdout) as {
+    changes: { files: { path: string }[]; left_out?: { paths: string[]; worktree: string } };
+  };
+  expect(changes.files.map(({ path: file }) => file)).toEqual(files);
+  expect(changes.left_out?.paths).toEqual(leftOut);
+  if (changes.left_out) {
+    const { paths, worktree } = changes.left_out;
+    expect(stderr).toContain(`the patch does not have ${paths.join(', ')}, kept in ${worktree}`);
+    for (const left of paths)
+      expect(existsSync(path.join(here.project, worktree, left))).toBe(true);
+    await here.rye(['threads', 'gc']);
+    expect(existsSync(path.join(here.project, worktree))).toBe(true);
+  } else expect(here.worktrees()).toEqual([]);
+});
+
 it('a cancelled child keeps what it did as a patch, and leaves no worktree', async () => {
   const here = await repository();
   await here.steps('child', `${write('early', 'early.txt', 'early')}${bash('long', 'sleep 600')}`);

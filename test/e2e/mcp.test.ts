@@ -214,8 +214,9 @@ test('a dry run starts no server and reaches none; it names the servers that a r
 test('.mcp.json starts nothing until a signed mcp.yaml names its hash; then its tools can be run by hand', async () => {
   const here = await workspace();
   write(here, 'notes/a.txt', 'the text of the note');
-  const args = [program('filesystem'), path.join(here.project, 'notes')];
-  const text = JSON.stringify({ mcpServers: { files: { command: process.execPath, args } } });
+  const args = [program('filesystem'), '${workspaceFolder}/notes'];
+  const server = { command: process.execPath, args, autoApprove: [], disabled: false };
+  const text = `\uFEFF// as other programs write it\n${JSON.stringify({ mcpServers: { files: server } })}`;
   write(here, '.mcp.json', text);
   const params = JSON.stringify({ path: path.join(here.project, 'notes/a.txt') });
   const command = ['execute', 'tool', 'mcp/files/read_text_file', '--params', params];
@@ -225,7 +226,8 @@ test('.mcp.json starts nothing until a signed mcp.yaml names its hash; then its 
   expect(refused.stderr).toContain('.mcp.json is not trusted');
   const sha256 = createHash('sha256').update(text).digest('hex');
   await configure(here, { mcp_json_sha256: sha256 });
-  expect((await read()).stdout).toContain('the text of the note');
+  const allowed = await read();
+  expect(allowed.stdout).toContain('the text of the note');
   write(here, '.mcp.json', `${text} `);
   expect((await read()).code).not.toBe(0);
 });

@@ -168,7 +168,7 @@ describe('a command of Rye OS', () => {
   test.each([
     [['load', 'directive', 'x'], 'rye fetch'],
     [['execute', 'knowledge', 'x'], 'rye fetch knowledge'],
-    [['thread', 'x'], 'rye run'],
+    [['thread', 'x'], 'rye threads'],
     [['graph', 'run', 'x'], '--provider literal'],
   ])('is refused with the command that replaces it: %j', async (args, hint) => {
     const here = await workspace({ init: false });

@@ -54,7 +54,7 @@ test('an export that was emptied or removed is not found, also in a folder with 
 test('an index of the version before is filled again by the next search', async () => {
   const { here } = await indexed();
   const database = new Database(path.join(here.project, '.ai/state/index.db'));
-  expect(database.pragma('user_version', { simple: true })).toBe(5);
+  expect(database.pragma('user_version', { simple: true })).toBe(6);
   database.pragma('user_version = 3');
   database.close();
   expect(await hits(here, 'greeting')).toEqual(['one', 'two']);

@@ -52,6 +52,19 @@ async function list({ here }: Place): Promise<readonly Row[]> {
   return (await here.json(['threads', 'deliveries', ID]))['deliveries'] as readonly Row[];
 }
 
+/** Kills a process and waits until the system has forgotten it. */
+async function killed(pid: number): Promise<void> {
+  process.kill(pid, 'SIGKILL');
+  const isGone = (): boolean => {
+    try {
+      return !process.kill(pid, 0);
+    } catch {
+      return true;
+    }
+  };
+  await expect.poll(isGone).toBe(true);
+}
+
 /** Starts the thread in the background; resolves when a request with the messages has been sent. */
 async function underWay({ here, env, server }: Place): Promise<number> {
   const started = await here.rye(['run', 'watch', '--async', '--thread-id', ID], { env });
@@ -61,7 +74,7 @@ async function underWay({ here, env, server }: Place): Promise<number> {
 
 /** Sent, and its process killed. */
 async function crashed(at: Place): Promise<void> {
-  process.kill(await underWay(at), 'SIGKILL');
+  await killed(await underWay(at));
 }
 
 async function recovered(at: Place): Promise<void> {
@@ -192,7 +205,7 @@ test('threads show prints what the active turn may do while it runs, and nothing
     epoch: 1,
     after_tool_batch: true,
   });
-  process.kill(pid, 'SIGKILL');
+  await killed(pid);
   await at.here.rye(['threads', 'recover', ID]);
   expect((await at.here.json(['threads', 'show', ID]))['active_turn']).toBeNull();
 });

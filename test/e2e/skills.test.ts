@@ -303,6 +303,37 @@ test('skills of other programs are used if configured and signed, after rye’s 
   expect(results(server.requests[1]?.body)).toContain('The body of both');
 });
 
+// Requirement: skill-foreign
+test('a skill of another program signs with warnings, is listed with its description, and is an error of validate', async () => {
+  const here = await workspace();
+  const skills = path.join(here.project, '.ai/skills');
+  const head = 'description: >-\n  Made for\n  another program.\ndisable-model-invocation: true\n';
+  write(
+    skills,
+    'foreign/SKILL.md',
+    `\uFEFF---\nname: Foreign\n${head}argument-hint: [a] [b]\n---\nBody\n`,
+  );
+  write(
+    skills,
+    'long/SKILL.md',
+    `---\nname: long\ndescription: ${'Words. '.repeat(200)}\n---\nBody\n`,
+  );
+  write(skills, 'broken/SKILL.md', '---\nname: broken\n---\nBody\n');
+  const sign = await here.rye(['sign', 'skill', '*', '--json']);
+  const { items } = JSON.parse(sign.stdout) as { items: readonly { id: string; status: string }[] };
+  expect(items.map(({ id, status }) => `${id} ${status}`)).toEqual([
+    'broken failed',
+    'foreign signed',
+    'long signed',
+  ]);
+  const listed = await here.rye(['list', 'skill']);
+  expect(listed.stdout).toContain('Made for another program.');
+  for (const id of ['foreign', 'long']) {
+    expect(await here.rye(['verify', 'skill', id])).toMatchObject({ code: 0 });
+    expect((await here.rye(['validate', 'skill', id])).code).not.toBe(0);
+  }
+});
+
 test('a skill is refused if signed files changed or disappeared, and the message names them', async () => {
   const here = await workspace();
   const skills = path.join(here.project, '.ai/skills');

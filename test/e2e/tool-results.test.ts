@@ -138,3 +138,54 @@ test('grep, glob and search skip the exports of earlier threads unless they are 
   expect(searchThere).toContain('agent/threads/hello/old');
   expect(searchField).toContain('agent/threads/hello/old');
 });
+
+const EDIT = [
+  'rye_file_system_edit',
+  { path: 'v.txt', old_string: 'one', new_string: 'two' },
+] as const;
+const bash = (command: string) => ['rye_bash', { command }] as const;
+
+test.each([
+  ['an edit, then a command', [EDIT, bash('cat v.txt')], /^two\n/],
+  [
+    'a new script, then its run',
+    [['rye_file_system_write', { path: 'run.sh', content: 'echo ran\n' }], bash('sh run.sh')],
+    /^ran\n/,
+  ],
+  [
+    'two commands',
+    [bash('for i in 1 2 3 4; do /bin/true; done; mkdir d && echo ok > d/a'), bash('cat d/a')],
+    /^ok\n/,
+  ],
+  [
+    'a command, then a read',
+    [bash('/bin/true; echo new > n.txt'), ['rye_file_system_read', { path: 'n.txt' }]],
+    /new/,
+  ],
+  [
+    'an edit, then a search',
+    [EDIT, ['rye_file_system_grep', { pattern: 'one|two' }]],
+    /v\.txt:1:two/,
+  ],
+] as const)(
+  'the second call of an answer sees what the first did: %s',
+  async (_, both, expected) => {
+    const { here, run } = await lab((_previous, index) =>
+      index === 0
+        ? calls(...both.map(([name, input], at) => toolUse(name, input, `call-${at}`)))
+        : reply('Done.'),
+    );
+    writeFileSync(path.join(here.project, 'v.txt'), 'one\n');
+    const [result] = await run();
+    expect(result).toMatch(expected);
+  },
+);
+
+test('a command shows errors where they occur', async () => {
+  const command = 'for i in 1 2 3; do echo out$i; echo err$i >&2; done; echo "$0 $#"';
+  const { run } = await lab((_previous, index) =>
+    index === 0 ? calls(toolUse('rye_bash', { command })) : reply('Done.'),
+  );
+  const [result = ''] = await run();
+  expect(result).toMatch(/^out1\nerr1\nout2\nerr2\nout3\nerr3\n\/bin\/(?:ba)?sh 0\n/);
+});

@@ -72,7 +72,7 @@ def execute(params: dict, project_path: str) -> dict:
   });
 
   test('runs with the modules that it pins, and without others', async () => {
-    const helper = 'def double(n):\n    return 2 * n\n';
+    const helper = PYTHON('d', null, 'def double(n):\n    return 2 * n\n');
     const tool = PYTHON(
       'd',
       'function',
@@ -291,6 +291,22 @@ describe('a tool that would do nothing or cannot run', () => {
       PYTHON('d', null, 'def helper():\n    return 1\n'),
       'only defines functions',
       'Define execute(params',
+    ],
+    [
+      'library.py',
+      PYTHON(
+        'd',
+        null,
+        'import re\nX = re.compile("x")\ndef find(text):\n    return X.search(text)\n',
+      ),
+      'only defines functions',
+      '__files__ = {"library.py": "SHA-256"}',
+    ],
+    [
+      'functions.sh',
+      '# rye:tool\n# version: 1.0.0\n# description: d\n# /rye:tool\ngo() {\n  date\n}\n',
+      'no command outside its functions',
+      'Write the commands',
     ],
     [
       'gone.py',

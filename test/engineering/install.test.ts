@@ -7,7 +7,7 @@ import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 
 const folder = mkdtempSync(path.join(tmpdir(), 'rye-installed-'));
-const installed = path.join(folder, 'node_modules', 'rye');
+const installed = path.join(folder, 'node_modules', 'rye-threads');
 
 interface Manifest {
   readonly man: readonly string[];
@@ -40,13 +40,23 @@ describe('rye with no package beside it', () => {
   const hasSqlite = major > 22 || (major === 22 && minor >= 13);
 
   it('runs, or names the Node that it needs in one sentence', () => {
-    expect(rye('init').status).toBe(0);
     const { status, stdout, stderr } = rye('run', 'hello', '-q');
     if (hasSqlite) {
       expect([status, stdout, stderr]).toEqual([0, 'greeting: Hello, world!\n', '']);
     } else {
-      expect(status).toBe(1);
-      expect(stderr).toMatch(/^rye: Node v\S+ has no SQLite: use Node 22\.13 or later.*\n$/);
+      const sentence = `rye needs Node 22.13 or later; this is ${process.versions.node}`;
+      for (const words of [['run', 'hello'], ['init'], ['doctor'], ['keys', 'init']])
+        expect(rye(...words)).toEqual({
+          status: 2,
+          stdout: '',
+          stderr: `rye: ${sentence} [usage]\n`,
+        });
+      expect(JSON.parse(rye('threads', '--json').stdout)).toMatchObject({
+        success: false,
+        error: { code: 'usage', message: sentence },
+      });
+      expect(existsSync(path.join(folder, '.ai'))).toBe(false);
+      expect(rye('--version').status).toBe(0);
     }
   });
 

@@ -20,7 +20,7 @@ const EXCEPTIONS: Readonly<Record<string, readonly string[]>> = {
   // the entry of a running thread grows with the answer; its end replaces it whole
   'threads/thread-files-fs.ts': ['writeSync'],
   // the lease keeps its file open to see whether it was taken
-  'storage/files/lease.ts': ['linkSync', 'renameSync'],
+  'storage/files/lease.ts': ['linkSync', 'renameSync', 'writeSync'],
   // copies of verified bytes in a private folder that is removed after the call
   'tools/item/item-tool.ts': ['writeFile'],
   'tools/skills/skill-tools.ts': ['writeFile'],
@@ -37,7 +37,14 @@ const EXCEPTIONS: Readonly<Record<string, readonly string[]>> = {
   'cli/ci-report.ts': ['appendFileSync'],
   // one line into the open output of a background process
   'threads/family/process-fs.ts': ['writeSync'],
+  // the file of heads is put aside as it is
+  'threads/heads-fs.ts': ['renameSync'],
+  // what a command made is moved out of reach as it is
+  'tools/held-traps.ts': ['renameSync'],
+  // its own environment, in its own memory
+  'app/hidden-environment.ts': ['writeSync'],
   // the terminal
+  'app/passphrase.ts': ['writeSync'],
   'browser/terminal.ts': ['writeSync'],
   'cli/keyboard.ts': ['writeSync'],
 };

@@ -5,17 +5,21 @@ import { expect, it } from 'vitest';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { workspace } from '../helpers/workspace.ts';
 
-/** Counts the syncs of files and folders in a process, and writes their number to a file when it exits. */
+/** Notes the names of the files and folders that a process syncs, and writes them to a file when it exits. */
 const METER = `
 import fs from 'node:fs';
+import path from 'node:path';
 import { syncBuiltinESMExports } from 'node:module';
-let count = 0;
+const names = [];
 for (const name of ['fsyncSync', 'fdatasyncSync', 'fsync', 'fdatasync']) {
   const real = fs[name];
-  fs[name] = (...args) => { count += 1; return real(...args); };
+  fs[name] = (fd, ...args) => {
+    names.push(path.basename(fs.readlinkSync('/proc/self/fd/' + fd)).replace(/[.~-]?[0-9a-f]{8,}.*/, ''));
+    return real(fd, ...args);
+  };
 }
 syncBuiltinESMExports();
-process.on('exit', () => fs.writeFileSync(process.env.SYNC_COUNT, String(count)));
+process.on('exit', () => fs.writeFileSync(process.env.SYNC_COUNT, JSON.stringify(names)));
 `;
 
 /** A new project, and `rye` in it, whose syncs are counted. */
@@ -35,25 +39,39 @@ async function counting() {
     );
   expect(rye('init').status).toBe(0);
   expect(rye('run', 'hello').status).toBe(0);
-  return { project, rye, count: () => Number(readFileSync(counted, 'utf8')) };
+  return {
+    project,
+    rye,
+    synced: () => JSON.parse(readFileSync(counted, 'utf8')) as readonly string[],
+  };
 }
 
-it('a thread with one tool call syncs the disk ten times, and its databases never', async () => {
-  const { project, rye, count } = await counting();
+it('a thread syncs its documents, its log and their folders, and its databases never', async () => {
+  const { project, rye, synced } = await counting();
   const { status, stderr } = rye('run', 'hello', '--thread-id', 'second');
   expect(stderr).not.toContain('rye:');
   expect(status).toBe(0);
-  // eight for a thread of one turn, one before the call and one after its turn
-  expect(count()).toBeLessThanOrEqual(10);
+  // the folder of the threads, thread.json and plan.json and the names of both, the log at its birth with its folder, before
+  // the call and at the end, and thread.json of the end
+  expect(synced()).toEqual([
+    'threads',
+    '.rye',
+    '.rye',
+    'transcript.jsonl',
+    'second',
+    'transcript.jsonl',
+    'transcript.jsonl',
+    '.rye',
+  ]);
   // SQLite syncs when it makes a write-ahead log and when it folds one
   for (const name of ['threads/registry.db-wal', 'threads/budget_ledger.db-wal', 'index.db-wal'])
     expect(existsSync(path.join(project, '.ai/state', name)), name).toBe(true);
 });
 
 it('a start in the background syncs the disk five times', async () => {
-  const { rye, count } = await counting();
+  const { rye, synced } = await counting();
   expect(rye('run', 'hello', '--async', '--thread-id', 'second').status).toBe(0);
   // the new folder, the three files in it, and their names together
-  expect(count()).toBe(5);
+  expect(synced()).toEqual(['threads', '.rye', '.rye', '.rye', 'second']);
   expect(rye('threads', 'wait', 'second').status).toBe(0);
 });

@@ -5,14 +5,14 @@ import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
-const TSC = path.resolve('node_modules/typescript/bin/tsc');
+const TSC = path.resolve('node_modules/@typescript/native/bin/tsc');
 const BUILD_MS = 300_000;
 
 const PROGRAM = `
 import { homedir } from 'node:os';
-import { type ModelProvider, openMemoryStore, type Store, type StoreFactory } from 'rye';
-import { describeProvider, describeStore } from 'rye/testing/conformance';
-import { type BehaviorOptions, completedOrThrow, composePresets, openRye, type Preset, type Risk } from 'rye';
+import { type ModelProvider, openMemoryStore, type Store, type StoreFactory } from 'rye-threads';
+import { describeProvider, describeStore } from 'rye-threads/testing/conformance';
+import { type BehaviorOptions, completedOrThrow, composePresets, openRye, type Preset, type Risk } from 'rye-threads';
 
 const shop: Preset = {
   tools: {
@@ -67,7 +67,7 @@ it('a strict program compiles against the types of the package as it is built', 
 }, () => {
   const folder = realpathSync(mkdtempSync(path.join(tmpdir(), 'rye-types-')));
   onTestFinished(() => removeFolder(folder));
-  const rye = path.join(folder, 'rye');
+  const rye = path.join(folder, 'rye-threads');
   mkdirSync(rye);
   // `npm run check` checks the sources; the declarations are the same without it, in a third of the time
   const emit = ['-p', 'tsconfig.build.json', '--emitDeclarationOnly', '--noCheck', '--outDir'];
@@ -76,7 +76,7 @@ it('a strict program compiles against the types of the package as it is built', 
   symlinkSync(path.resolve('node_modules'), path.join(rye, 'node_modules'));
   const program = path.join(folder, 'program');
   mkdirSync(path.join(program, 'node_modules'), { recursive: true });
-  symlinkSync(rye, path.join(program, 'node_modules/rye'));
+  symlinkSync(rye, path.join(program, 'node_modules/rye-threads'));
   symlinkSync(path.resolve('node_modules/@types'), path.join(program, 'node_modules/@types'));
   writeFileSync(path.join(program, 'package.json'), '{"type":"module"}');
   writeFileSync(path.join(program, 'main.ts'), PROGRAM);

@@ -97,6 +97,11 @@ const CONVERSATION: readonly Message[] = [
 ];
 
 describe('renderThreadKnowledge', () => {
+  it('counts the tokens that came from a cache or went into it', () => {
+    const cost = { ...COST, cache_read_tokens: 700, cache_write_tokens: 80 };
+    expect(renderThreadKnowledge(facts({ cost }))).toContain('1 turn, 795 tokens, $0.010000');
+  });
+
   it('renders frontmatter and the readable conversation', async () => {
     const text = renderThreadKnowledge(
       facts({ messages: CONVERSATION, result: 'Done.', outputs: { who: 'Ada' } }),
@@ -154,12 +159,14 @@ describe('renderThreadKnowledge', () => {
     expect(headings(text)).toEqual(['demo/hello', 'Outcome: error']);
   });
 
-  it('marks an answer that was cut off', () => {
+  it('marks an answer that was interrupted', () => {
     const cut: Message = {
       ...answer({ type: 'text', text: 'half' }),
       stop_reason: 'aborted',
     } as Message;
-    expect(renderThreadKnowledge(facts({ messages: [cut] }))).toContain('*This answer was cut off');
+    expect(renderThreadKnowledge(facts({ messages: [cut] }))).toContain(
+      '*This answer was interrupted.*',
+    );
   });
 
   it('gives the same text for the same log', () => {

@@ -27,7 +27,7 @@ it('names each run of a thread in its exports, and finds the texts of all of the
       }),
     });
     expect(text).toMatch(
-      /apricot[^]*\n## Run 2\n\n`resumed`, started [^\n]+, completed, 1 turns, \$[\d.]+\n[^]*cherry/,
+      /apricot[^]*\n## Run 2\n\n`resumed`, started [^\n]+, completed, 1 turn, \$[\d.]+\n[^]*cherry/,
     );
     expect(text.match(/^## Run /gm)).toHaveLength(1);
   }

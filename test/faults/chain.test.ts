@@ -12,7 +12,7 @@ import { cliPackage } from '../helpers/run-cli.ts';
 import { startWireServer, type WireScript, type WireServer } from '../helpers/wire-server.ts';
 import { temporaryWorkspace } from '../helpers/workspace.ts';
 import { marksIn, marksModel } from './marks.ts';
-import { copyOf, expectLegal, openWorld, startCli, type World } from './world.ts';
+import { copyOf, expectLegal, openWorld, ryeIn, type World } from './world.ts';
 
 let prepared: Awaited<ReturnType<typeof temporaryWorkspace>>;
 
@@ -77,8 +77,8 @@ describe('a chain of three threads', () => {
       if (!text.includes('mark-2')) return call('mark-2');
       return { steps: [{ kind: 'text', chunks: ['Quokkas everywhere.'] }] };
     }, handsOff);
-    const { done } = await startCli(world, ['run', 'work', '--thread-id', 't1', '--json']);
-    const { code, stdout, stderr } = await done;
+    const run = await ryeIn(world, 'run', 'work', '--thread-id', 't1', '--json');
+    const { code, stdout, stderr } = run;
     expect([code, stderr]).toEqual([0, '']);
     const result = JSON.parse(stdout) as Record<string, unknown>;
     const { chain } = await rye.threads.show('t1');
@@ -124,13 +124,10 @@ describe('a chain of three threads', () => {
       'completed',
     ]);
 
-    const waited = await startCli(world, ['threads', 'wait', 't1', '--json']);
-    expect((await waited.done).code).toBe(0);
+    expect((await ryeIn(world, 'threads', 'wait', 't1', '--json')).code).toBe(0);
     // what a person types, with the id that the run began with
-    const typed = async (...args: readonly string[]): Promise<string> => {
-      const { done: typedDone } = await startCli(world, args);
-      return (await typedDone).stdout;
-    };
+    const typed = async (...args: readonly string[]): Promise<string> =>
+      (await ryeIn(world, ...args)).stdout;
     const [show, logs, tree, search] = await Promise.all([
       typed('threads', 'show', 't1'),
       typed('threads', 'logs', 't1'),

@@ -12,7 +12,7 @@ import { toMicroUsd } from '../../src/core/usage.ts';
 import { foldContext } from '../../src/log/context.ts';
 import { buildTree, isKnown } from '../../src/log/tree.ts';
 import { openStore } from '../../src/storage/open-store.ts';
-import { cliPackage } from '../helpers/run-cli.ts';
+import { type CliResult, cliPackage, runCli } from '../helpers/run-cli.ts';
 
 /** A project and a home that a fault is injected into. */
 export interface World {
@@ -41,6 +41,14 @@ export interface RunningCli {
     readonly stdout: string;
     readonly stderr: string;
   }>;
+}
+
+/** Runs `rye` in the world, in this process. */
+export async function ryeIn(
+  { project, home, env }: World,
+  ...args: readonly string[]
+): Promise<CliResult> {
+  return await runCli(args, { cwd: project, env: { HOME: home, ...env } });
 }
 
 /** Starts the built program in the world. */

@@ -10,6 +10,7 @@ import { readToken, tokenText } from '../../src/fleet/token.ts';
 import type { PostgresServer } from '../helpers/postgres.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
+import { startWireServer } from '../helpers/wire-server.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
 
 let count = 0;
@@ -57,6 +58,19 @@ interface WorkerStart {
 }
 
 const LIMIT_MS = 60_000;
+
+/** A {@link fleetLab} whose workers ask a scripted model. */
+export async function modelledLab(
+  server: PostgresServer,
+  script: Parameters<typeof startWireServer>[0],
+): Promise<FleetLab> {
+  const model = await startWireServer(script);
+  onTestFinished(async () => await model.close());
+  return await fleetLab(server, {
+    ANTHROPIC_API_KEY: 'sk-ant-fleet-0123456789',
+    ANTHROPIC_BASE_URL: model.url,
+  });
+}
 
 /** Makes a fleet with a new database on a server, through the built program. */
 export async function fleetLab(
@@ -106,8 +120,9 @@ async function stateOf(sql: Client, printed: readonly (() => string)[]): Promise
   );
 }
 
-async function startWorker(
-  { here, env }: FleetLab,
+/** Starts a worker with a token of `here`, that trusts the key of a person in PEM form. */
+export async function startWorker(
+  { here, env }: Pick<FleetLab, 'here' | 'env'>,
   pem: string,
   {
     label = 'w',

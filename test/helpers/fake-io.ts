@@ -39,6 +39,9 @@ export function createFakeIo(options: FakeIoOptions = {}): FakeIo {
     columns,
     rows,
     write: (content) => {
+      written[name] += content;
+    },
+    writeRaw: (content) => {
       written[name] += typeof content === 'string' ? content : Buffer.from(content).toString();
     },
   });
@@ -68,6 +71,7 @@ export function createFakeIo(options: FakeIoOptions = {}): FakeIo {
       return Promise.resolve(options.answer ?? '');
     },
     env: { HOME: '/home/ada', ...env },
+    program: 'rye',
     cwd,
     monotonic: () => 0,
     now: () => now,

@@ -6,13 +6,14 @@ const POLL_MS = 50;
 
 /**
  * Makes something once per test run: `make` fills an empty folder, whichever worker asks first, and the others wait for it.
- * Returns the folder, which no caller changes afterwards. A failure is the failure of all who ask.
+ * Returns the folder, which no caller changes afterwards. A failure is the failure of all who ask. `parent` is a folder of
+ * the run: below node_modules, or `RYE_TEST_OPEN_DIR`, which other users can read.
  */
 export async function oncePerRun(
   name: string,
   make: (folder: string) => void | Promise<void>,
+  parent = process.env['RYE_TEST_CLI_DIR'],
 ): Promise<string> {
-  const parent = process.env['RYE_TEST_CLI_DIR'];
   if (parent === undefined) throw new Error(`${name} can be made only under Vitest`);
   const folder = path.join(parent, name);
   const isReady = path.join(parent, `${name}.ready`);

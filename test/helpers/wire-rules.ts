@@ -75,7 +75,20 @@ function checkLimits(body: WireBody): string[] {
   if (budget !== undefined && (budget < 1024 || budget >= body.max_tokens)) {
     problems.push(`the thinking budget ${budget} does not fit max_tokens ${body.max_tokens}`);
   }
+  if (budget !== undefined && !isThoughtOpen(body.messages)) {
+    problems.push('thinking has a budget, and the answer with the calls does not begin with it');
+  }
   return problems;
+}
+
+/** True if the last message has no results, or the answer before them begins with thinking. */
+function isThoughtOpen(messages: readonly WireMessage[]): boolean {
+  const [answer, news] = [-2, -1].map((at) => {
+    const content = messages.at(at)?.content ?? '';
+    return typeof content === 'string' ? [] : content;
+  });
+  if (!news?.some(({ type }) => type === 'tool_result')) return true;
+  return answer?.[0]?.type.includes('thinking') === true;
 }
 
 interface BlockRule {
@@ -95,6 +108,13 @@ const BLOCK_RULES: readonly BlockRule[] = [
   {
     problem: 'a result by the model',
     broken: ({ type }, role) => type === 'tool_result' && role !== 'user',
+  },
+  {
+    problem: 'an error with something else than text',
+    broken: ({ is_error: isError, content = '' }) =>
+      isError === true &&
+      typeof content !== 'string' &&
+      content.some(({ type }) => type !== 'text'),
   },
   {
     problem: 'thinking without signature',

@@ -102,7 +102,8 @@ export interface WireServer {
  * A loopback server that speaks the Messages API's stream from a script. It records whole requests and checks each
  * one as the API would: roles alternate, each tool call has exactly one result in the next user turn, names and
  * blocks are well formed, and there are at most four cache marks. A broken rule is answered with 400 and kept in
- * `violations`. A script that ran out answers 500 `script_exhausted`.
+ * `violations`. A script that ran out answers 400
+ * `script_exhausted`, which no client retries.
  */
 export async function startWireServer(
   script: WireScript,
@@ -120,7 +121,7 @@ export async function startWireServer(
     served += 1;
     return (
       turn ?? {
-        status: 500,
+        status: 400,
         error: { type: 'script_exhausted', message: `the script has ${turns.length} turns` },
       }
     );

@@ -22,7 +22,7 @@ const FIXTURES = path.resolve(import.meta.dirname, '../fixtures/spaces');
 export interface Workspace {
   readonly project: string;
   readonly home: string;
-  /** Runs the built `rye` in the project with this home. */
+  /** Runs `rye` in the project with this home, in the process of the test. */
   rye(args: readonly string[], options?: Omit<CliOptions, 'cwd'>): Promise<CliResult>;
   /** Runs `rye --json` and parses its one document. */
   json(
@@ -72,12 +72,8 @@ export async function temporaryWorkspace(
 function placed(root: string): Workspace {
   const project = path.join(root, 'project');
   const home = path.join(root, 'home');
-  const rye: Workspace['rye'] = async (args, { env, stdin } = {}) =>
-    await runCli(args, {
-      cwd: project,
-      env: { HOME: home, ...env },
-      ...(stdin === undefined ? {} : { stdin }),
-    });
+  const rye: Workspace['rye'] = async (args, { env, ...rest } = {}) =>
+    await runCli(args, { ...rest, cwd: project, env: { HOME: home, ...env } });
   return {
     project,
     home,

@@ -34,6 +34,21 @@ describe('explainHooks', () => {
     ]);
   });
 
+  it('does not take a gate that lets a call through for one that decides', () => {
+    const gate = (id: string, control: string) => ({ id, event: 'tool_gate', action: { control } });
+    const { hooks } = mergeLayers({
+      user: hooksFrom(0, gate('lets', 'continue'), gate('asks', 'ask')),
+      project: hooksFrom(3, gate('refuses', 'fail'), gate('late', 'fail')),
+    });
+    const explained = explainHooks(hooks, { event: 'tool_gate', context: {} });
+    expect(explained.map(({ decidedBy }) => decidedBy)).toEqual([
+      undefined,
+      undefined,
+      undefined,
+      'refuses',
+    ]);
+  });
+
   it('knows what a directive suppresses', () => {
     const hooks = hooksFrom(3, {
       id: 'a',

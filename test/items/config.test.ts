@@ -12,6 +12,7 @@ import {
   overridePath,
 } from '../../src/items/config.ts';
 import { type Config, loadTrustPolicy, openConfig } from '../../src/items/config-fs.ts';
+import { parseRiskTable } from '../../src/policy/risk.ts';
 import { STRICT_POLICY, type TrustPolicy } from '../../src/trust/policy.ts';
 import { makeSpaces, type SpaceFixture } from './space-fixture.ts';
 
@@ -173,6 +174,76 @@ describe('layers', () => {
 });
 
 // Requirement: setting-wrong-level
+describe('what guards', () => {
+  const RESILIENCE = 'config/agent/resilience.yaml';
+  const RISK = 'config/agent/capability_risk.yaml';
+  const limitsOf = async (options: Parameters<typeof open>[0] = {}) =>
+    (await open(options).load('agent/resilience')).value['limits'];
+
+  test.each([
+    ['limits:\n', { turns: 3, ceiling: { turns: 4 } }],
+    ['limits:\n  ceiling:\n', { turns: 3, ceiling: { turns: 4 } }],
+    ['limits: {}\n', { turns: 3, ceiling: { turns: 4 } }],
+    ['limits: {turns: null, ceiling: {turns: null}}\n', { turns: 3, ceiling: { turns: 4 } }],
+    ['limits: {max_turns: 2, ceiling: {max_turns: 9}}\n', { turns: 2, ceiling: { turns: 4 } }],
+    [
+      'limits: {ceiling: {max_turns: 2, spend: 1}}\n',
+      { turns: 3, ceiling: { turns: 2, spend: 1 } },
+    ],
+  ])('the signed limits %j of a project lift none of the user', async (text, expected) => {
+    at.write('system', RESILIENCE, 'limits: {turns: 25}\n');
+    at.writeSigned('user', RESILIENCE, 'limits: {turns: 3, ceiling: {turns: 4}}\n');
+    at.writeSigned('project', RESILIENCE, text);
+    expect(await limitsOf()).toEqual(expected);
+  });
+
+  test.each(['', 'null', '~', '[]', '5'])('-c cannot replace all limits by %j', async (value) => {
+    at.write('system', RESILIENCE, 'limits: {max_turns: 25}\n');
+    const overrides = [{ key: 'resilience.limits', value }];
+    await expect(limitsOf({ overrides })).rejects.toThrow(code('usage'));
+    const higher = [{ key: 'resilience.limits.turns', value: '500' }];
+    await expect(limitsOf({ overrides: higher })).rejects.toThrow(code('raise_limits_required'));
+  });
+
+  test.each([
+    ['classifications: [{risk: safe, patterns: [rye.execute.tool.lint]}]', 'unrestricted'],
+    ['classifications: []', 'unrestricted'],
+    ['classifications:', 'unrestricted'],
+    ["classifications: [{risk: safe, patterns: ['rye.*']}]", 'safe'],
+  ])('the risk table %j adds to the shipped rows by pattern', async (text, all) => {
+    const rows = 'classifications: [{risk: unrestricted, patterns: [rye.*, rye.sign.*]}]\n';
+    at.write('system', RISK, rows);
+    at.writeSigned('project', RISK, `${text}\n`);
+    const { value } = await open().load('agent/capability_risk');
+    const table = parseRiskTable(value, { path: 'x' });
+    const rowOf = (pattern: string) =>
+      table.classifications.filter(({ patterns }) => patterns.includes(pattern));
+    expect(rowOf('rye.*').map(({ risk }) => risk)).toEqual([all]);
+    expect(rowOf('rye.sign.*').map(({ risk }) => risk)).toEqual(['unrestricted']);
+  });
+
+  test.each([
+    'trust.execute',
+    'hooks.hooks',
+    'approvals.rules',
+    'agent.approvals.rules',
+    'schedules.x',
+  ])('-c %s is refused, not ignored', (key) => {
+    expect(() => open({ overrides: [{ key, value: '[]' }] })).toThrow(code('usage'));
+  });
+
+  test('-c with the whole name of a file means that file, also beside agent/agent', async () => {
+    at.write('system', 'config/agent/agent.yaml', 'provider: a\n');
+    at.write('system', RESILIENCE, 'limits: {turns: 25}\n');
+    const overrides = [
+      { key: 'agent.resilience.limits.turns', value: '3' },
+      { key: 'agent.provider', value: 'b' },
+    ];
+    expect(await limitsOf({ overrides })).toEqual({ turns: 3 });
+    expect((await open({ overrides }).load('agent/agent')).value).toEqual({ provider: 'b' });
+  });
+});
+
 describe('a setting that rye does not have', () => {
   beforeEach(() => {
     at.write(
@@ -206,7 +277,7 @@ describe('a setting that rye does not have', () => {
     at.write('user', 'config/agent/resilience.yaml', 'limits: {max_turns: 1}\n');
     at.write('user', 'config/agent/providers/mine.yaml', 'anything: 1\n');
     expect((await open().load('agent/resilience')).value).toMatchObject({
-      limits: { spend: 5, max_turns: 1 },
+      limits: { spend: 5, turns: 1 },
     });
     expect((await open().load('agent/providers/mine')).value).toEqual({ anything: 1 });
   });

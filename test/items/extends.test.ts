@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { RyeError } from '../../src/core/errors.ts';
+import { parseDistinctHooks } from '../../src/hooks/declaration.ts';
 import { parseDirective } from '../../src/items/directive.ts';
 import type { LoadedDirective } from '../../src/items/extends.ts';
 import { composeChain, walkChain } from '../../src/items/extends.ts';
@@ -100,6 +101,20 @@ describe('composeChain', () => {
     'Leaf body',
   );
 
+  it('adds up inputs by name, the nearest declaration of each', () => {
+    const child = loaded(
+      'child',
+      '<description>C</description>',
+      '<inputs><input name="ci"/><input name="ri" default="1"/></inputs>',
+    );
+    const { inputs, origins } = composeChain([root, child]);
+    expect(inputs.map(({ name, default: value }) => [name, value])).toEqual([
+      ['ri', '1'],
+      ['ci', undefined],
+    ]);
+    expect(origins['inputs.ri']).toMatch(/^child\.md/);
+  });
+
   it('inherits where the leaf is silent and never the body, outputs or description', () => {
     const composed = composeChain([root, middle, leaf]);
     expect(composed).toMatchObject({
@@ -143,6 +158,26 @@ describe('composeChain', () => {
     ]);
   });
 
+  it('keeps both of two hooks that would hide a guard, so that reading them is an error', () => {
+    const gate = '<hook id="g" event="tool_gate"><control action="fail"/></hook>';
+    const after = '<hook id="g" event="after_complete"><emit custom_type="x"/></hook>';
+    const read = (...hooks: readonly string[]) =>
+      parseDistinctHooks(
+        composeChain(hooks.map((hook, at) => loaded(`d${at}`, `<hooks>${hook}</hooks>`))).rawHooks,
+        1,
+      );
+    expect(() => read(gate + gate)).toThrow(/the id "g" is that of the hook at d0\.md:3/);
+    expect(() => read(gate, after)).toThrow(/replaced only by a gate|the id "g"/);
+    expect(read(gate, gate).map(({ origin }) => origin)).toEqual(['d1.md:3']);
+    expect(read(after, after)).toHaveLength(1);
+  });
+
+  it('grants nothing if the leaf declares empty permissions', () => {
+    for (const empty of ['<permissions></permissions>', '<permissions/>']) {
+      expect(composeChain([root, loaded('none', empty)]).capabilities).toEqual([]);
+    }
+  });
+
   it('replaces inherited capabilities and their acknowledgements as soon as the leaf declares any', () => {
     const own = loaded('own', '<permissions><sign>*</sign></permissions>');
     const composed = composeChain([root, own]);
@@ -164,6 +199,18 @@ describe('composeChain', () => {
       { id: 'root', origin: 'root.md:4', capabilities: ['rye.fetch.*'] },
     ]);
     expect(composeChain([root]).ceilings).toEqual([]);
+  });
+
+  it('keeps the demands of an ancestor to ask a person', () => {
+    const grants = (tool: string, ask = ''): string =>
+      `<permissions><execute><tool${ask}>${tool}</tool></execute></permissions>`;
+    const base = loaded('base', grants('rye/bash', ' ask="true"'));
+    const child = loaded('child', grants('rye/bash'));
+    const composed = composeChain([base, child]);
+    expect(composed.capabilities).toEqual(['rye.execute.tool.rye.bash']);
+    expect(composed.asks.map(({ capability }) => capability)).toEqual([
+      'rye.execute.tool.rye.bash',
+    ]);
   });
 
   it('reports the file that declares each value', () => {

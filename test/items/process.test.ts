@@ -37,6 +37,18 @@ describe('a process in the fence', () => {
     ]);
   });
 
+  it.each([
+    ['true', true],
+    ['yes', true],
+    ['1', true],
+    ['false', false],
+  ])('reads async="%s" as %s', (text, isAsync) => {
+    const [step] = parse(
+      `<process><execute item_type="directive" item_id="d" async="${text}"/></process>`,
+    ).steps;
+    expect(step?.calls[0]?.options).toEqual({ async: isAsync });
+  });
+
   it('takes actions outside of steps as separate steps', () => {
     const action = '<execute item_type="tool" item_id="t/a"/>';
     expect(parse(`<process>${action}${action}</process>`).steps.map(({ name }) => name)).toEqual([

@@ -1,5 +1,5 @@
 import * as fc from 'fast-check';
-import { describe, expect, it, test } from 'vitest';
+import { describe, expect, it, onTestFinished, test } from 'vitest';
 import { RyeError } from '../../src/core/errors.ts';
 import type { SearchNode } from '../../src/core/search.ts';
 import { parseQuery, parseTime } from '../../src/items/search-query.ts';
@@ -59,6 +59,13 @@ describe('parseQuery', () => {
     ['naïve 日本語 c++ -x', '(naïve & 日本語 & c++ & -x)'],
   ])('%s', (text, expected) => {
     expect(show(parseQuery(text, NOW).text)).toBe(expected);
+  });
+
+  it('refuses a day that no month has', () => {
+    for (const day of ['2026-02-31', '2026-02-29', '2026-04-31T10:00Z', '2026-13-01']) {
+      expect(() => parseQuery(`a after:${day}`, NOW)).toThrow('is not a date');
+    }
+    expect(parseQuery('a after:2028-02-29', NOW).filters.after).toBe('2028-02-29T00:00:00.000Z');
   });
 
   it('takes filters out of the text', () => {
@@ -170,4 +177,20 @@ test.each([
   ['', undefined],
 ])('parseTime %j', (text, expected) => {
   expect(parseTime(text, NOW)).toBe(expected);
+});
+
+it('a day begins at midnight where the process runs', () => {
+  const before = process.env['TZ'];
+  onTestFinished(() => {
+    if (before === undefined) delete process.env['TZ'];
+    else process.env['TZ'] = before;
+  });
+  process.env['TZ'] = 'America/Los_Angeles';
+  const now = Date.parse('2026-11-28T01:30:00Z'); // 17:30 of the day before
+  expect(parseTime('today', now)).toBe('2026-11-27T08:00:00.000Z');
+  expect(parseTime('yesterday', now)).toBe('2026-11-26T08:00:00.000Z');
+  // the clock was put back in that night
+  expect(parseTime('yesterday', Date.parse('2026-11-02T20:00:00Z'))).toBe(
+    '2026-11-01T07:00:00.000Z',
+  );
 });

@@ -166,6 +166,15 @@ describe('signing items', () => {
   });
 });
 
+test('the exact name of a configuration file signs that of each space', async () => {
+  at.write('user', 'config/agent/resilience.yaml', 'limits: {turns: 1}\n');
+  at.write('project', 'config/agent/resilience.yaml', 'limits: {turns: 2}\n');
+  const pattern = 'agent/resilience';
+  const outcomes = await sign({ type: 'config', pattern });
+  expect(outcomes.map(({ status }) => status)).toEqual(['signed', 'signed']);
+  expect(new Set(outcomes.map(({ path }) => path)).size).toBe(2);
+});
+
 describe('verifying items', () => {
   test('reports each file of a pattern, in every space', async () => {
     at.writeSigned('project', 'directives/a.md', 'a');

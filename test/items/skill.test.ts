@@ -73,6 +73,42 @@ describe('loadSkill', () => {
     expect(skill?.description).toBe('Use when: forms');
   });
 
+  // Requirement: skill-validation
+  test.each([
+    ['a byte order mark', `\uFEFF${file(GOOD)}`, 'Fills forms.'],
+    ['a mark and CRLF', `\uFEFF${file(GOOD).replaceAll('\n', '\r\n')}`, 'Fills forms.'],
+    [
+      'an argument hint that is no YAML',
+      file(`${GOOD}\nargument-hint: [file] [format]`),
+      'Fills forms.',
+    ],
+    ['an argument hint that is a list', file(`${GOOD}\nargument-hint: [file]`), 'Fills forms.'],
+    [
+      'members of Claude Code',
+      file(
+        `${GOOD}\ndisable-model-invocation: true\nuser-invocable: false\ncontext: fork\nagent: Explore\nmodel: inherit\nhooks: {}`,
+      ),
+      'Fills forms.',
+    ],
+    ['a mapping for the tools', file(`${GOOD}\nallowed-tools: {a: b}`), 'Fills forms.'],
+    ['a mapping for the license', file(`${GOOD}\nlicense: {a: b}`), 'Fills forms.'],
+    ['a list for the name', file('name: [a]\ndescription: Fills forms.'), 'Fills forms.'],
+    ['a folded description', file('description: >-\n  Fills\n  forms.'), 'Fills forms.'],
+    ['a quoted description of two lines', file('description: "Fills\n  forms."'), 'Fills forms.'],
+    [
+      'a plain description of two lines',
+      file('description: Fills:\n  forms: all'),
+      'Fills: forms: all',
+    ],
+    ['a mention', file('description: @forms fills'), '@forms fills'],
+    ['a bold word', file('description: **Fills** forms'), '**Fills** forms'],
+    ['text behind quotes', file('description: "Fill" forms'), '"Fill" forms'],
+    ['a back tick', file('description: `fill` forms'), '`fill` forms'],
+    ['a percent sign', file('description: %fill'), '%fill'],
+  ])('loads with %s', (_, text, description) => {
+    expect(loadSkill(text, PATH).skill).toMatchObject({ description, body: '# How' });
+  });
+
   test.each([
     ['no description', file('name: pdf-forms')],
     ['broken YAML', file('name: [')],

@@ -29,6 +29,8 @@ describe('snippetOf', () => {
     ['x.*', 'x. xyz', '[x]. [xyz]'],
     ['straße', 'Straße STRASSE', '[Straße] STRASSE'],
     ['ключ', 'КЛЮЧ', '[КЛЮЧ]'],
+    ['予算', '東京都の予算は', '東京都の[予算]は'],
+    ['delay', 'the retryDelayMs', 'the retry[Delay]Ms'],
     ['none', 'words of the body', 'words of the body'],
     ['title:words', 'words', 'words'],
     ['status:error', 'words', 'words'],

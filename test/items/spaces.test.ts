@@ -93,9 +93,37 @@ describe('finding an item', () => {
       userSpacePath: at.projectPath,
       systemPath: at.systemPath,
     });
-    expect(spaces.root('user')).toBeUndefined();
-    expect(spaces.find('directive', 'a')).toMatchObject({ space: 'project', shadows: [] });
+    expect([spaces.own, spaces.root('project')]).toEqual(['user', undefined]);
+    expect(spaces.find('directive', 'a')).toMatchObject({ space: 'user', shadows: [] });
     expect(spaces.list('directive')).toHaveLength(1);
+  });
+
+  test('splits a folder by the manifest when it is the project and the system space', () => {
+    for (const name of ['a', 'b', 'b c']) at.write('system', `directives/${name}.md`, name);
+    const spaces = openSpaces({
+      projectPath: at.systemPath,
+      userSpacePath: at.userSpacePath,
+      systemPath: `${at.systemPath}/../system`,
+      manifest: { 'directives/a.md': '' },
+    });
+    const shipped = spaces.find('directive', 'a');
+    const own = spaces.find('directive', 'b');
+    expect([shipped, own]).toMatchObject([
+      { space: 'system', shadows: [] },
+      { space: 'project', shadows: [] },
+    ]);
+    expect([shipped, own].map((found) => spaces.isShipped(found?.path ?? ''))).toEqual([
+      true,
+      false,
+    ]);
+    expect(spaces.list('directive').map(({ id, space }) => `${id} ${space}`)).toEqual([
+      'a system',
+      'b project',
+    ]);
+    expect(spaces.list('directive', { space: 'system' })).toHaveLength(1);
+    expect(spaces.misnamed('directive', 'project')).toHaveLength(1);
+    expect(spaces.misnamed('directive', 'system')).toHaveLength(0);
+    expect(spaces.locate('directive', 'a', 'project')).toBeUndefined();
   });
 
   test('does not need the spaces to exist', () => {

@@ -26,8 +26,20 @@ test.each<[ItemType, string, string, string]>([
   ['tool', 'description: "M"\r\nversion: 1.0.0\r\n', '1.0.0', 'M'],
   ['knowledge', '---\ntitle: T\nversion: "1.0.0"\n---\n', '1.0.0', 'T'],
   ['knowledge', '```yaml\ndescription: D\ntitle: T\n```', '', 'D'],
-  ['rule', '---\ndescription: |\n  x\n---\n', '', ''],
+  ['rule', '---\ndescription: |\n  x\n---\n', '', 'x'],
   ['skill', '---\nname: s\ndescription: Use it\n---\n', '', 'Use it'],
+  ['skill', '---\ndescription: >-\n  Use it\n  now\nname: s\n---\n', '', 'Use it now'],
+  ['skill', '---\ndescription: >\n  Use it\n\n  now\n---\n', '', 'Use it now'],
+  ['skill', '---\ndescription: |\n  Use it\n  now\n---\n', '', 'Use it now'],
+  ['skill', '---\ndescription: "Use \\"it\\"\n  now"\n---\n', '', 'Use "it" now'],
+  ['skill', "---\ndescription: 'It''s\n  here'\n---\n", '', "It's here"],
+  ['skill', '---\ndescription: Use it\n  now\n---\n', '', 'Use it now'],
+  ['skill', '---\ndescription:\n  Use it\n---\n', '', 'Use it'],
+  ['skill', '\uFEFF---\r\ndescription: >\r\n  Use it\r\n---\r\n', '', 'Use it'],
+  ['skill', '---\ndescription: Use when: it is late\n---\n', '', 'Use when: it is late'],
+  ['skill', '---\ndescription: [a]\nversion: 1\n---\n', '1', ''],
+  ['skill', '---\nmetadata:\n  description: inner\n---\n', '', ''],
+  ['knowledge', '\uFEFF---\ntitle: >\n  T\n---\n', '', 'T'],
 ])('%s: %j', (type, text, version, description) => {
   expect(summarize(type, text)).toEqual({ version, description });
 });

@@ -145,6 +145,26 @@ describe('knowledge', () => {
   });
 });
 
+describe('an id with dots', () => {
+  const script = "const __version__='1.0.0';const __tool_description__='D';work()";
+
+  test.each<[ItemType, string, string, string]>([
+    ['directive', 'v1.2/greet', GOOD.replace('demo<', 'v1.2<'), '.md'],
+    ['directive', 'demo/greet.v2', GOOD.replace('name="greet"', 'name="greet.v2"'), '.md'],
+    ['tool', 't/a.b', script, '.js'],
+  ])('of a %s is refused as a run would: %s', async (type, id, text, extension) => {
+    const other = id.replaceAll('.', '/');
+    expect(await validate(type, id, text, extension)).toContain(
+      `error: x/${id}${extension}:1: invalid_item_id: the ${type} ${id} cannot run: a grant of ${other} would cover it too`,
+    );
+  });
+
+  test('of knowledge is an id', async () => {
+    const text = '---\nname: a.b\ntitle: T\nentry_type: note\nversion: "1.0.0"\n---\nText.\n';
+    expect(await validate('knowledge', 'a.b', text)).toEqual([]);
+  });
+});
+
 describe('other items', () => {
   test.each<[ItemType, string, string, number]>([
     ['tool', 't.js', "const __version__='1.0.0';const __tool_description__='D';work()", 0],

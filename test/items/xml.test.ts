@@ -3,7 +3,14 @@ import { describe, expect, it, test } from 'vitest';
 import { RyeError } from '../../src/core/errors.ts';
 import { escapeXml } from '../../src/core/text.ts';
 import type { XmlElement } from '../../src/items/xml.ts';
-import { childElements, parseXml, textOf } from '../../src/items/xml.ts';
+import {
+  childElements,
+  elementToJson,
+  exactValue,
+  parseXml,
+  textOf,
+  typedValue,
+} from '../../src/items/xml.ts';
 import { errorOf, where } from './helpers.ts';
 
 const OPAQUE = new Set(['raw', 'template', 'example']);
@@ -148,4 +155,31 @@ it('never throws anything but an xml_malformed error with a place', () => {
     }),
     { numRuns: 500, seed: 11 },
   );
+});
+
+it.each<readonly [text: string, typed: unknown, exact: unknown]>([
+  ['12e34567', '12e34567', '12e34567'],
+  ['12345678901234567890', '12345678901234567890', '12345678901234567890'],
+  ['1.10', 1.1, '1.10'],
+  ['12e3', 12000, '12e3'],
+  ['-7', -7, -7],
+  ['0.5', 0.5, 0.5],
+  ['true', true, true],
+])('%s is typed as %j, and as data is %j: no value becomes another', (text, typed, exact) => {
+  expect([typedValue(text), exactValue(text)]).toEqual([typed, exact]);
+});
+
+describe('the operand of a condition', () => {
+  const operand = (value: string) =>
+    elementToJson(parse(`<condition path="a" op="contains" value="${value}"/>`));
+
+  it.each([
+    ['8080', 8080],
+    ['1.10', '1.10'],
+    ['1e3', '1e3'],
+    ['true', true],
+    ['prod', 'prod'],
+  ])('%s is %j', (text, value) => {
+    expect(operand(text)).toMatchObject({ value });
+  });
 });

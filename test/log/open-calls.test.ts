@@ -1,6 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import type { EventDraft } from '../../src/core/events.ts';
-import type { AssistantMessage, ToolOutcome, ToolResultMessage } from '../../src/core/message.ts';
+import type {
+  AssistantMessage,
+  Message,
+  ToolOutcome,
+  ToolResultMessage,
+} from '../../src/core/message.ts';
 import { NO_USAGE } from '../../src/core/usage.ts';
 import { foldContext } from '../../src/log/context.ts';
 import { carryPath, carryTail, continuePath } from '../../src/log/continuation.ts';
@@ -40,6 +45,8 @@ function settles(call_id: string, outcome: ToolOutcome = 'ok'): EventDraft {
   const payload = { call_id, tool: 'rye/bash', outcome, duration_ms: 1, output_bytes: 1 };
   return { event_type: 'tool_settled', payload };
 }
+
+const textOfMessage = ({ content }: Message): string => JSON.stringify(content);
 
 const PROMPT: EventDraft = { event_type: 'system_prompt', payload: { text: 'sys', tools: [] } };
 
@@ -180,7 +187,8 @@ describe('a context that is carried over', () => {
     const turns = ['1', '2', '3', '4'].flatMap((id) => [asks(id), answers(id, long)]);
     const all = place([PROMPT, userMessage('go'), ...turns]);
     const whole = buildTree(all);
-    for (const ceiling of [0, 900, 1100, 1300, 2100, 3500, 100_000]) {
+    const around = Array.from({ length: 25 }, (_, at) => 990 + 5 * at);
+    for (const ceiling of [0, 900, ...around, 1300, 2100, 3500, 100_000]) {
       const carried = carryTail({ tree: whole, events: all, leafId: whole.leafId }, ceiling);
       expect(carried.messages[0]).toMatchObject({ role: 'user', content: [{ text: 'go' }] });
       expect(carried.messages[1]?.role).not.toBe('tool_result');
@@ -207,6 +215,38 @@ describe('a context that is carried over', () => {
     const carried = carryTail({ tree: whole, events: all, leafId: whole.leafId }, 100_000);
     expect(JSON.stringify(carried.messages[0])).toContain('sum');
     expect(foldContext(buildTree(place(carried.drafts, 'n'))).messages).toEqual(carried.messages);
+  });
+
+  it('keeps what a compaction left of the messages before the tail', () => {
+    const long = 'x'.repeat(4000);
+    const all = place([
+      PROMPT,
+      userMessage('go'),
+      userMessage('rules'),
+      userMessage('later'),
+      {
+        event_type: 'compaction',
+        payload: {
+          summary: 'sum',
+          first_kept_entry_id: null,
+          protected_entry_ids: ['e2', 'e3'],
+          tokens_before: 9,
+        },
+      },
+      ...['1', '2', '3'].flatMap((id) => [asks(id), answers(id, long)]),
+    ]);
+    const whole = buildTree(all);
+    for (const [ceiling, has] of [
+      [0, ['go', 'sum']],
+      [1200, ['go', 'rules', 'sum', long]],
+      [100_000, ['go', 'rules', 'sum', long, long, long]],
+    ] as const) {
+      const { messages } = carryTail({ tree: whole, events: all, leafId: whole.leafId }, ceiling);
+      const texts = messages.filter(({ role }) => role !== 'assistant').map(textOfMessage);
+      expect(texts.map((text, at) => text.includes(has[at] ?? 'nothing'))).toEqual(
+        has.map(() => true),
+      );
+    }
   });
 
   it('may be empty', () => {

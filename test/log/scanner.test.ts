@@ -9,7 +9,7 @@ import { LogVerifier } from '../../src/log/verifier.ts';
 import { delta, signedLog, THREAD, testKey, userMessage } from './support.ts';
 
 const { signer, verifier } = testKey();
-const RUNS = { numRuns: Number(process.env['RYE_SEEDS'] ?? 4) * 50, seed: 2026 };
+const RUNS = { numRuns: Number(process.env['RYE_SEEDS'] ?? 2) * 50, seed: 2026 };
 
 /** Cuts bytes into chunks of these lengths, and reuses the memory of each, as a file's reader does. */
 function* cut(bytes: Buffer, lengths: readonly number[]): Generator<Buffer, void, undefined> {

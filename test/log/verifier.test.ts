@@ -152,6 +152,10 @@ describe('tampering', () => {
 
   it('finds a log of another thread, with and without a changed name', () => {
     expect(verify(LOG, { threadId: 'demo/other-1' })).toMatchObject({ ok: false, offset: 0 });
+    // no crash of a thread leaves the unsigned beginning of another one
+    const start = text(LINES.slice(0, 3));
+    expect(verify(start)).toHaveProperty('unsigned', true);
+    expect(verify(start, { threadId: 'demo/other-1' })).not.toHaveProperty('unsigned');
     const renamed = Buffer.from(LINES.join('').replaceAll(THREAD, 'demo/count-1771322457'));
     expect(verify(renamed, { threadId: 'demo/count-1771322457' }).ok).toBe(false);
   });
@@ -162,6 +166,17 @@ describe('tampering', () => {
     expect(verify(text([...twin, ...LINES.slice(twin.length)]))).toMatchObject({
       ok: false,
       reason: 'the checkpoint does not follow the previous one',
+    });
+  });
+
+  it('finds a whole log of the same key, length and number of events in place of the one that ended', () => {
+    const groups = [[userMessage('hölla'), ...(GROUPS[0]?.slice(1) ?? [])], ...GROUPS.slice(1)];
+    const twin = text(signedLog(groups, key.signer));
+    expect(twin).toHaveLength(LOG.length);
+    expect(verify(twin)).toMatchObject({ ok: true });
+    expect(verify(twin, { expected: EXTENT })).toMatchObject({
+      ok: false,
+      reason: expect.stringContaining('SHA-256'),
     });
   });
 

@@ -3,7 +3,7 @@ import { userText } from '../../src/core/message.ts';
 import type { OutputDeclaration } from '../../src/core/plan.ts';
 import { hiddenMessage } from '../../src/loop/conversation.ts';
 import { errorOutput } from '../../src/tools/tool.ts';
-import { answers, play, resultText, toolOf, trace } from './scripted.ts';
+import { answers, planOf, play, resultText, toolOf, trace } from './scripted.ts';
 
 const output = (name: string, required = true): OutputDeclaration => ({
   name,
@@ -286,5 +286,25 @@ describe('the inbox', () => {
     });
     expect(outcome).toMatchObject({ kind: 'completed', result: 'Second.' });
     expect(requests[1]?.messages.at(-1)).toEqual(userText('And now?'));
+  });
+
+  it('keeps its messages for the next run if no turn is left for them', async () => {
+    const points: string[] = [];
+    const { outcome } = await play({
+      plan: { limits: { ...planOf().limits, turns: 1 } },
+      turns: [answers('First.')],
+      ports: {
+        inbox: {
+          take: (point) => {
+            points.push(point);
+            return Promise.resolve(
+              point === 'at_end' ? [hiddenMessage('delivery', 'And now?')] : [],
+            );
+          },
+        },
+      },
+    });
+    expect(outcome).toMatchObject({ kind: 'completed', result: 'First.' });
+    expect(points).toEqual(['before_turn']);
   });
 });

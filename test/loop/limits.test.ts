@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { ControlAction } from '../../src/core/hook.ts';
 import type { Limits } from '../../src/core/limits.ts';
+import { textOf } from '../../src/core/message.ts';
 import { NO_COST } from '../../src/core/usage.ts';
 import { textOutput } from '../../src/tools/tool.ts';
 import { answers, fails, hangs, MODEL, planOf, play, toolOf, trace } from './scripted.ts';
@@ -112,6 +113,20 @@ describe('limit hooks', () => {
     expect(outcome).toMatchObject({ kind: 'limit', name: 'turns', current: 1 });
   });
 
+  it('raise nothing that the budget above has no room for, and tell it', async () => {
+    const { outcome, events } = await play({
+      plan: { limits: limits({ turns: 1 }) },
+      tools: TOOLS,
+      turns: [step],
+      control: (event) =>
+        event === 'limit' ? { control: 'escalate', limit: 'turns', to: 5 } : undefined,
+      ports: { raise: () => Promise.reject(new Error('the parent can spare nothing')) },
+    });
+    expect(outcome).toMatchObject({ kind: 'limit', name: 'turns', max: 1 });
+    expect(events.map(({ event_type: type }) => type)).not.toContain('limit_raised');
+    expect(JSON.stringify(events)).toContain('was not raised to 5: the parent can spare nothing');
+  });
+
   it('may raise a limit only so often', async () => {
     let to = 1;
     const { outcome } = await play({
@@ -162,7 +177,7 @@ describe('duration', () => {
       'turn 1',
       'delta Some words',
       'assistant aborted',
-      'omit e3',
+      'inject interrupted',
       'cost 1',
       'limit_duration_seconds',
     ]);
@@ -187,15 +202,20 @@ describe('duration', () => {
     expect(trace(events)).toContain('result a aborted');
   });
 
-  it('extended by a hook, lets the run continue with the same context', async () => {
+  it('extended by a hook, lets the model continue the answer that it cut', async () => {
     const { outcome, requests } = await play({
       plan: { limits: limits({ duration_seconds: 60 }) },
-      turns: [hangs('Some words'), answers('Done.')],
+      turns: [hangs('Some words'), answers(' and more.')],
       control: (event) =>
         event === 'limit' ? { control: 'escalate', limit: 'duration_seconds', to: 120 } : undefined,
     });
-    expect(outcome).toMatchObject({ kind: 'completed', result: 'Done.' });
-    expect(requests[1]?.messages).toEqual(requests[0]?.messages);
+    expect(outcome).toMatchObject({ kind: 'completed', result: 'Some words and more.' });
+    expect(requests[1]?.messages.map(({ content }) => textOf(content))).toEqual([
+      'Do it.',
+      'Some words',
+      '[Your answer was interrupted here: the time limit was reached.]',
+      expect.stringMatching(/^Continue exactly where/),
+    ]);
   });
 });
 
@@ -211,6 +231,42 @@ describe('the spend cap', () => {
   it('leaves max_tokens alone when there is enough', async () => {
     const { requests } = await play({ ...spend(5), turns: [answers('Done.')] });
     expect(requests[0]?.max_tokens).toBe(MODEL.max_output_tokens);
+  });
+
+  const large = {
+    ...MODEL,
+    kind: 'anthropic',
+    max_output_tokens: 128_000,
+    context_window: 1_000_000,
+  };
+  const cut = answers('Long.', [], { reason: 'max_tokens' });
+  const maxTokens = async (
+    plan: Parameters<typeof play>[0]['plan'],
+    turns = [answers('Done.')],
+  ) => {
+    const { requests } = await play({
+      plan: { model: large, limits: limits({ spend: 50 }), ...plan },
+      turns,
+    });
+    return requests.map(({ max_tokens }) => max_tokens);
+  };
+
+  it('allows an answer 16,384 tokens unless thinking, the directive or the model needs more', async () => {
+    expect(await maxTokens({})).toEqual([16_384]);
+    expect(await maxTokens({ thinking: 'medium' })).toEqual([32_768]);
+    expect(await maxTokens({ thinking: 'high' })).toEqual([49_152]);
+    expect(await maxTokens({ behavior: { max_tokens: 100_000 } })).toEqual([100_000]);
+    expect(await maxTokens({ behavior: { max_tokens: 500 } })).toEqual([500]);
+    expect(await maxTokens({ model: { ...large, max_output_tokens: 4096 } })).toEqual([4096]);
+  });
+
+  it('allows all that the model can write after an answer that was cut, also in a call', async () => {
+    expect(await maxTokens({}, [cut, answers('Done.')])).toEqual([16_384, 128_000]);
+    const half = answers('', [{ id: 'c1', name: 'write' }], { reason: 'max_tokens' });
+    expect(await maxTokens({}, [half, answers('Done.')])).toEqual([16_384, 128_000]);
+    // a directive that sets the limit keeps it
+    const set = { behavior: { max_tokens: 500 } };
+    expect(await maxTokens(set, [cut, answers('Done.')])).toEqual([500, 500]);
   });
 
   it('does not start a turn that has no room for 256 tokens', async () => {
@@ -248,7 +304,8 @@ describe('the spend cap', () => {
     expect(outcome).toMatchObject({ kind: 'limit', name: 'spend' });
   });
 
-  it('counts failed attempts of the same turn before they are reported', async () => {
+  it('reports a failed attempt before the next one', async () => {
+    let left = 10_000;
     const usage = {
       input_tokens: 0,
       output_tokens: 500,
@@ -266,8 +323,11 @@ describe('the spend cap', () => {
       ],
       ports: {
         budget: {
-          remainingMicroUsd: () => Promise.resolve(10_000),
-          report: () => Promise.resolve(),
+          remainingMicroUsd: () => Promise.resolve(left),
+          report: (spent) => {
+            left = 10_000 - spent;
+            return Promise.resolve();
+          },
         },
       },
     });
@@ -312,6 +372,35 @@ describe('the spend cap', () => {
     const { reported, outcome } = await play({ tools: TOOLS, turns: [step, answers('Done.')] });
     expect(reported).toEqual([200, 400]);
     expect(outcome.cost.spend).toBe(0.0004);
+  });
+
+  it('reports an answer before its tools run, with its turn', async () => {
+    const known: unknown[] = [];
+    const facts: { spent: number; turns: number }[] = [];
+    const tool = toolOf('rye/echo', {
+      run: () => {
+        known.push(facts.at(-1));
+        return Promise.resolve(textOutput('x'));
+      },
+    });
+    await play({
+      tools: { rye_echo: tool },
+      turns: [step, step, answers('Done.')],
+      ports: {
+        budget: {
+          remainingMicroUsd: () => Promise.resolve(5_000_000),
+          report: (spent, { turns }) => {
+            facts.push({ spent, turns });
+            return Promise.resolve();
+          },
+        },
+      },
+    });
+    expect(known).toEqual([
+      { spent: 200, turns: 1 },
+      { spent: 400, turns: 2 },
+    ]);
+    expect(facts).toHaveLength(3);
   });
 });
 

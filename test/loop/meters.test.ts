@@ -51,7 +51,7 @@ describe('ContextMeter', () => {
     const meter = new ContextMeter();
     meter.add(userText('x'.repeat(1184)));
     expect(meter.likelyTokens(0)).toBe(300);
-    expect(meter.worstTokens(0)).toBe(400);
+    expect(meter.worstTokens(0)).toBe(858);
     expect(meter.likelyTokens(400)).toBe(400);
   });
 

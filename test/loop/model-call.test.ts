@@ -21,6 +21,28 @@ const START: ModelEvent = { type: 'start', model: 'model-1' };
 const OTHER = { ...MODEL, provider: 'other', id: 'model-2' };
 const settings = (max_retries: number) => ({ settings: { ...planOf().settings, max_retries } });
 
+const OVERLOADED: ErrorRule = {
+  id: 'overloaded',
+  status: [{ first: 529, last: 529 }],
+  type: [],
+  phase: [],
+  message: [],
+  category: 'transient',
+  retryable: true,
+  policy: {
+    kind: 'use_header',
+    fallback: { kind: 'exponential', baseMs: 2000, maxMs: 60_000 },
+  },
+};
+
+async function* streamOf(
+  events: readonly ModelEvent[],
+  ..._rest: readonly unknown[]
+): AsyncGenerator<ModelEvent> {
+  yield* events;
+  await Promise.resolve();
+}
+
 const cut = (text: string) => answers(text, [], { reason: 'max_tokens' });
 
 describe('retries', () => {
@@ -35,6 +57,110 @@ describe('retries', () => {
       kind: 'error',
       error: { code: 'provider_unreachable', message: 'scripted/model-1: overloaded' },
     });
+  });
+
+  it('of an overload last five minutes and end with its error, the thread and the command', async () => {
+    const clock = new VirtualClock();
+    const { outcome, events, requests } = await play({
+      turns: Array.from({ length: 400 }, () => fails()),
+      ports: {
+        clock,
+        errorRules: [OVERLOADED],
+        about: () => Promise.resolve({ access: 'key: SOME_KEY, from ~/.ai/.env' }),
+      },
+    });
+    expect(requests.length).toBeGreaterThan(9);
+    expect(clock.time).toBeGreaterThan(240_000);
+    expect(clock.time).toBeLessThanOrEqual(300_000);
+    expect(outcome).toMatchObject({
+      kind: 'error',
+      error: {
+        code: 'provider_unreachable',
+        message: 'scripted/model-1: overloaded',
+        hint: 'When the provider answers again: rye threads resume demo-1 (key: SOME_KEY, from ~/.ai/.env)',
+        details: { access: 'key: SOME_KEY, from ~/.ai/.env' },
+      },
+    });
+    const waits = events.flatMap(({ event_type, payload }) =>
+      event_type === 'retry_scheduled' ? [payload] : [],
+    );
+    expect(waits[0]).toEqual({
+      attempt: 1,
+      delay_ms: 1500,
+      policy: 'use_header',
+      reason: 'overloaded',
+    });
+    expect(waits.map(({ delay_ms: ms }) => ms)).toEqual(
+      waits.map(({ delay_ms: ms }) => ms).toSorted((a, b) => a - b),
+    );
+  });
+
+  it('outlast an overload of four minutes', async () => {
+    const clock = new VirtualClock();
+    const { outcome } = await play({
+      turns: Array.from(
+        { length: 20 },
+        () => (request, signal) =>
+          streamOf(clock.time < 240_000 ? fails() : answers('Done.'), request, signal),
+      ),
+      ports: { clock, errorRules: [OVERLOADED] },
+    });
+    expect(outcome).toMatchObject({ kind: 'completed', result: 'Done.' });
+  });
+
+  it('are charged for what broken answers cost, and end at the spend limit', async () => {
+    const { outcome, requests } = await play({
+      plan: { limits: { ...planOf().limits, spend: 0.2 } },
+      turns: Array.from({ length: 9 }, () =>
+        fails({ phase: 'stream' }, [START, { type: 'text_delta', text: 'x'.repeat(40_000) }]),
+      ),
+    });
+    expect(requests.length).toBeLessThan(4);
+    expect(outcome).toMatchObject({ kind: 'limit', name: 'spend' });
+  });
+
+  it('leave the run to another process that is to continue it', async () => {
+    const clock = new VirtualClock();
+    const { outcome, requests } = await play({
+      turns: [fails(), fails(), answers('never')],
+      ports: {
+        clock,
+        errorRules: [OVERLOADED],
+        parkReason: () => (clock.time > 2000 ? 'the worker drains' : undefined),
+      },
+    });
+    expect(requests).toHaveLength(2);
+    expect(clock.time).toBeLessThan(4000);
+    expect(outcome).toMatchObject({
+      kind: 'suspended',
+      isParked: true,
+      reason: 'the worker drains',
+    });
+  });
+
+  it('take a message to the thread along at once', async () => {
+    const clock = new VirtualClock();
+    let isSent = false;
+    const message = hiddenMessage('delivery', 'Hurry up.');
+    const { outcome, requests } = await play({
+      turns: [fails(), answers('Done.')],
+      ports: {
+        clock,
+        errorRules: [{ ...OVERLOADED, policy: { kind: 'fixed', delayMs: 60_000 } }],
+        inbox: {
+          isWaiting: () => Promise.resolve(!isSent && clock.time >= 2000),
+          take: (point) => {
+            if (isSent || clock.time < 2000) return Promise.resolve([]);
+            isSent = true;
+            expect(point).toBe('before_turn');
+            return Promise.resolve([message]);
+          },
+        },
+      },
+    });
+    expect(outcome.kind).toBe('completed');
+    expect(clock.time).toBeLessThan(5000);
+    expect(requests[1]?.messages.at(-1)).toEqual(userText('Hurry up.'));
   });
 
   it('send the same context again, without the partial answer', async () => {
@@ -356,8 +482,11 @@ describe('what a call costs', () => {
     expect(outcome.cost.input_tokens).toBeGreaterThan(0);
   });
 
-  it('is nothing when the provider refused it', async () => {
-    const { outcome } = await play({ turns: [fails({ status: 400 })] });
+  it.each([
+    { status: 400 },
+    { message: 'Overloaded', phase: 'stream', type: 'overloaded_error' },
+  ] as const)('is nothing when the provider refused it: %j', async (refusal) => {
+    const { outcome } = await play({ plan: settings(0), turns: [fails(refusal)] });
     expect(outcome.cost).toMatchObject({ input_tokens: 0, output_tokens: 0, spend: 0 });
   });
 });
@@ -397,9 +526,10 @@ describe('odd streams', () => {
     expect(requests[2]?.messages).toHaveLength(5);
   });
 
-  it('cut at max_tokens forever end with what there is', async () => {
-    const { outcome } = await play({ turns: Array.from({ length: 5 }, () => cut('x')) });
-    expect(outcome).toMatchObject({ kind: 'completed', result: 'xxxx' });
+  it('cut at max_tokens forever end the thread, with what there is', async () => {
+    const { outcome } = await play({ turns: Array.from({ length: 20 }, () => cut('x')) });
+    expect(outcome).toMatchObject({ kind: 'error', error: { code: 'answer_cut' } });
+    expect(outcome.last_text).toMatch(/^x{4,}$/);
   });
 
   it('with an empty answer get one more chance', async () => {

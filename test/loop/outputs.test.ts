@@ -77,7 +77,7 @@ describe('a result that must match a schema', () => {
     expect(requests).toHaveLength(4);
     expect(outcome).toMatchObject({ kind: 'error', error: { code: 'outputs_missing' } });
     expect(resultText(events, 'a')).toBe('Validation error: n is required');
-    expect(JSON.stringify(requests[2]?.messages)).toContain('does not match: n is required');
+    expect(JSON.stringify(requests[2]?.messages)).toContain('The problem: n is required');
   });
 
   it('waits for queued messages first, and is asked for once', async () => {
@@ -100,6 +100,19 @@ describe('a result that must match a schema', () => {
       true,
     ]);
     expect(hooks.filter(({ event }) => event === 'directive_return')).toHaveLength(1);
+  });
+
+  it('is read again from the answer to a message that came while it was checked', async () => {
+    let visits = 0;
+    const take = async (point: string) => {
+      if (point !== 'at_end') return [];
+      visits += 1;
+      return visits === 2 ? [hiddenMessage('steer', 'Count again.')] : [];
+    };
+    const { outcome } = await play(
+      wants({ turns: [answers('{"n": 4}'), answers('{"n": 5}')], ports: { inbox: { take } } }),
+    );
+    expect(outcome).toMatchObject({ kind: 'completed', outputs: { n: 5 } });
   });
 
   it('is not asked of a model that can only follow steps', async () => {

@@ -23,7 +23,7 @@ import { CAUTIOUS_TRAITS, type Tool, type ToolTraits, textOutput } from '../../s
 export class VirtualClock implements Clock {
   time = 0;
   readonly slept: number[] = [];
-  readonly #sleepers = new Set<{ at: number; wake(): void }>();
+  readonly #sleepers = new Set<{ readonly at: number; readonly wake: () => void }>();
   readonly #auto: boolean;
   #isTicking = false;
 
@@ -47,11 +47,12 @@ export class VirtualClock implements Clock {
         at: this.time + ms,
         wake: () => {
           this.#sleepers.delete(sleeper);
+          signal?.removeEventListener('abort', sleeper.wake);
           resolve();
         },
       };
       this.#sleepers.add(sleeper);
-      signal?.addEventListener('abort', () => sleeper.wake(), { once: true });
+      signal?.addEventListener('abort', sleeper.wake, { once: true });
       if (this.#auto) this.#tick();
     });
   }
@@ -162,7 +163,7 @@ export function planOf(changes: Partial<ThreadPlan> = {}): ThreadPlan {
       tools_parallel: 4,
       durability: 'turn',
       token_deltas: 'every',
-      max_retries: 3,
+      retry_seconds: 300,
       stall_seconds: 60,
       result_max_bytes: 32_768,
       error_classification: [],

@@ -1,8 +1,14 @@
+import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { RyeError } from '../../src/core/errors.ts';
 import type { ControlAction } from '../../src/core/hook.ts';
 import type { JsonObject } from '../../src/core/json.ts';
+import { composeHandlers } from '../../src/hooks/handlers.ts';
+import { createExecuteTool } from '../../src/tools/primary/actions.ts';
+import { validateInput } from '../../src/tools/schema.ts';
 import { errorOutput, type Tool, type ToolContext, textOutput } from '../../src/tools/tool.ts';
+import { createToolSet } from '../../src/tools/tool-set.ts';
+import { runs } from '../helpers/runs.ts';
 import {
   answers,
   play,
@@ -67,6 +73,91 @@ describe('gates', () => {
     });
     expect(trace(events)).toContain('settled a blocked');
     expect(trace(events)).not.toContain('start a rye/bash');
+  });
+
+  // Requirement: coerced-input
+  it('see exactly the input that the tool gets, however the model spells it', async () => {
+    const types = ['number', 'integer', 'boolean', 'string', 'object', 'array'] as const;
+    const value = fc.oneof(
+      fc.jsonValue({ maxDepth: 2 }),
+      fc.jsonValue({ maxDepth: 2 }).map((one) => JSON.stringify(one)),
+      fc.constantFrom('yes', 'no', '1', '500', ' 5 ', '{"to":"evil"}', '["a"]', null),
+    );
+    const names = ['a', 'b', 'c'] as const;
+    const schemas = fc.record({ a: fc.constantFrom(...types), b: fc.constantFrom(...types) });
+    const inputs = fc.dictionary(fc.constantFrom(...names), value, { maxKeys: 3 });
+    await fc.assert(
+      fc.asyncProperty(schemas, inputs, async ({ a, b }, input) => {
+        const ran: unknown[] = [];
+        const seen: unknown[] = [];
+        const tool = toolOf('rye/bash', {
+          schema: { type: 'object', properties: { a: { type: a }, b: { type: b } } },
+          run: (given) => {
+            ran.push(given);
+            return Promise.resolve(textOutput(''));
+          },
+        });
+        await play({
+          tools: { rye_bash: tool },
+          turns: [answers('', [call('a', 'rye_bash', input)]), done],
+          gate: (context) => {
+            seen.push(context['input']);
+            return {};
+          },
+          ports: {
+            validate: validateInput,
+            handlers: composeHandlers({ tool_gate: (given) => void seen.push(given.input) }),
+          },
+        });
+        for (const one of ran) expect(seen).toEqual([one, one]);
+      }),
+      runs(100),
+    );
+  });
+
+  it('judge the tool that a call starts in the background like that tool', async () => {
+    const bash = toolOf('rye/bash', {
+      schema: { type: 'object', properties: { n: { type: 'number' } } },
+    });
+    const execute = createExecuteTool({
+      executeDirective: () => Promise.reject(new Error('not started')),
+      executeTool: () => Promise.reject(new Error('not started')),
+    });
+    const set = createToolSet({
+      tools: [bash, execute],
+      loadTool: () => Promise.resolve(undefined),
+    });
+    const start = (parameters: JsonObject | string, async: unknown) => ({
+      item_type: 'tool',
+      item_id: 'rye/bash',
+      parameters,
+      async,
+    });
+    const calls = [
+      start({ n: 500 }, true),
+      start({ n: '500' }, 'yes'),
+      start('{"n": "500"}', 'true'),
+    ].map((input, at) => call(`c${at}`, 'rye_execute', input as JsonObject));
+    const { events } = await play({
+      turns: [answers('', calls), done],
+      ports: { tools: set, validate: validateInput },
+      gate: ({ tool, input }) =>
+        tool === 'rye/bash' && (input as JsonObject)['n'] === 500
+          ? { decision: { control: 'fail', error: 'too much' } }
+          : {},
+    });
+    for (const { id } of calls) expect(resultText(events, id)).toContain('too much');
+    // it counts against the budget of that tool too
+    const counts: unknown[] = [];
+    await play({
+      turns: [answers('', calls.slice(0, 1)), answers('', calls.slice(1, 2)), done],
+      ports: { tools: set, validate: validateInput },
+      gate: (context) => {
+        counts.push(context['run_tool_counts']);
+        return {};
+      },
+    });
+    expect(counts.at(-1)).toEqual({ 'rye/execute': 1, 'rye/bash': 1 });
   });
 
   // Requirement: gates-first, program-gates-first

@@ -36,10 +36,10 @@ describe('event traces', () => {
       'turn 1',
       'delta Thinking about',
       'assistant aborted',
-      'omit e3',
+      'inject interrupted',
       'cost 1',
     ]);
-    expect(outcome).toMatchObject({ kind: 'cancelled' });
+    expect(outcome).toMatchObject({ kind: 'cancelled', last_text: 'Thinking about' });
     expect(outcome.cost.output_tokens).toBeGreaterThan(0);
   });
 

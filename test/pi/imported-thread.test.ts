@@ -151,6 +151,29 @@ it('is watched by the rules in force when it is resumed, and told those that alw
   expect((await here.rye().threads.verify(resumed.thread_id)).ok).toBe(true);
 });
 
+// Requirement: imports-are-marked
+it('verifies as imported, also after a resume, and is listed so', async () => {
+  const here = await lab();
+  await here.model([reply('Sure.')]);
+  const id = await imported(here, priced);
+  const cli = async (...args: readonly string[]) =>
+    await runCli(args, { cwd: here.project, env: here.env });
+  const verified = await cli('verify', 'thread', id);
+  expect(verified.code).toBe(0);
+  expect(verified.stdout).toContain('origin (imported, not vouched for)');
+  expect(JSON.parse((await cli('verify', 'thread', id, '--json')).stdout)).toMatchObject({
+    success: true,
+    imported: true,
+  });
+  expect((await cli('threads', 'list')).stdout).toContain('(imported)');
+  await here.rye().recovery.resume({ threadId: id, message: 'And now?' });
+  const after = JSON.parse((await cli('verify', 'thread', id, '--json')).stdout) as object;
+  expect(after).toMatchObject({ success: true, imported: true });
+  const branched = await cli('threads', 'fork', id, '--json');
+  const fork = (JSON.parse(branched.stdout) as { thread_id?: string }).thread_id ?? '';
+  expect((await cli('verify', 'thread', fork)).stdout).toContain('not vouched for');
+});
+
 it('is watched by no rule that is not signed', async () => {
   const here = await lab();
   await here.model([reply('QQ says')]);

@@ -629,9 +629,9 @@ describe('what a file may hold', () => {
     ['a version that is none', `${head({ version: '3' })}\n`, /version "3" is not known/],
     ['a session id that is a path', head({ id: '../../etc/passwd' }), /session id/],
     ['a session id with control characters', head({ id: 'a\u001b[2J' }), /session id/],
-    ['an entry id that is a path', [head(), line('../x', null)].join('\n'), /the id of an entry/],
-    ['an entry id with markup', [head(), line('<script>', null)].join('\n'), /the id of an entry/],
-    ['an entry id that is a number', [head(), line(7, null)].join('\n'), /the id of an entry/],
+    ['an entry id that is a path', [head(), line('../x', null)].join('\n'), /the ID of an entry/],
+    ['an entry id with markup', [head(), line('<script>', null)].join('\n'), /the ID of an entry/],
+    ['an entry id that is a number', [head(), line(7, null)].join('\n'), /the ID of an entry/],
     [
       'an id of two entries',
       [head(), line('a', null), line('a', null, 'y')].join('\n'),

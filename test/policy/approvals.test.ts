@@ -28,7 +28,7 @@ const BASH: AskedCall = {
   tool: 'rye/bash',
   capability: 'rye.execute.tool.rye.bash',
   risk: 'elevated',
-  input: { command: 'git push', amount: 50 },
+  input: { command: 'git push', amount: 50, port: '8080' },
   worstCaseUsd: null,
   context: {},
 };
@@ -75,9 +75,27 @@ describe('demandFor', () => {
       true,
     ],
     ['an amount above', { when: { argument: 'amount', above: 100 }, ask: ['ada'] }, false],
+    ['the name that models see', { tool: 'rye_bash', ask: ['ada'] }, true],
+    ['a number in a text', { when: { argument: 'port', contains: 808 }, ask: ['ada'] }, true],
+    ['a text that is a number', { when: { argument: 'port', equals: 8080 }, ask: ['ada'] }, true],
+    ['a list of numbers', { when: { argument: 'port', in: [80, 8080] }, ask: ['ada'] }, true],
+    ['a text above a number', { when: { argument: 'port', above: 100 }, ask: ['ada'] }, true],
     ['money without a price', { spend_above: 1, ask: ['ada'] }, false],
   ])('a rule on %s', (_what, rule, asks) => {
     expect(demandFor([policy([rule])], BASH, [], OWNER) !== undefined).toBe(asks);
+  });
+
+  it('a rule about one tool that tests a parameter which the tool lacks asks about every call of it', () => {
+    const about = (when: object, tool = 'rye/bash') => policy([{ tool, when, ask: ['ada'] }]);
+    const asks = (one: ReturnType<typeof policy>, parameters?: readonly string[]) =>
+      demandFor([one], { ...BASH, parameters }, [], OWNER) !== undefined;
+    const known = ['command', 'timeout'];
+    expect(asks(about({ argument: 'comand', matches: 'never' }), known)).toBe(true);
+    expect(asks(about({ path: 'input.cmd.x', op: 'eq', value: 1 }), known)).toBe(true);
+    expect(asks(about({ argument: 'command', matches: 'never' }), known)).toBe(false);
+    // other tools of a pattern may have it, and a tool without a closed list too
+    expect(asks(about({ argument: 'comand', matches: 'never' }, 'rye/*'), known)).toBe(false);
+    expect(asks(about({ argument: 'comand', matches: 'never' }))).toBe(false);
   });
 
   it('asks the owner without a policy, and no person without a demand', () => {
@@ -94,6 +112,21 @@ describe('demandFor', () => {
   it('asks those of the policy who may decide, where no rule matches', () => {
     const made = demandFor([policy([])], { ...BASH, capability: 'rye.sign.tool.x' }, [ask], OWNER);
     expect(made?.requirements).toMatchObject([{ approvers: [{ name: 'lead' }] }]);
+  });
+
+  it('names no approver for what is outside of his capabilities', () => {
+    const all = policy([{ tool: '*', ask: ['ada', 'lead'] }]);
+    const call = { ...BASH, tool: 'mail/send', capability: 'rye.execute.tool.mail.send' };
+    const names = demandFor([all], call, [], OWNER)?.requirements[0]?.approvers;
+    expect(names?.map(({ name }) => name)).toEqual(['lead']);
+  });
+
+  it('lets a request expire at the earliest time of its policies', () => {
+    const within = (expires: string) => policy([{ tool: '*', ask: ['lead'] }], { expires });
+    const demand = demandFor([within('1h'), within('2h')], BASH, [], OWNER);
+    expect(demand?.expiresMs).toBe(3_600_000);
+    const reversed = demandFor([within('2h'), within('1h')], BASH, [], OWNER);
+    expect(reversed?.expiresMs).toBe(3_600_000);
   });
 
   it('takes the first rule that matches, and only names who may decide about the capability', () => {
@@ -157,6 +190,18 @@ describe('demandFor', () => {
         rules: [{ ask: 'a', when: { argument: 'x', above: 1, below: 2 } }],
       },
       /exactly one test/,
+    ],
+    ...['rye/{bash,search}', 'rye/ba?h', 'rye/[b]ash', 'rye/bash ', '!rye/ls'].map(
+      (tool): readonly [string, object, RegExp] => [
+        `the pattern ${tool}`,
+        { approvers: { a: { key: ADA } }, rules: [{ tool, ask: 'a' }] },
+        /rules\.0 names the tool .* no ID has/,
+      ],
+    ),
+    [
+      'an amount that no call of the tool has',
+      { approvers: { a: { key: ADA } }, rules: [{ tool: 'rye/bash', spend_above: 1, ask: 'a' }] },
+      /only a child directive has a price/,
     ],
   ])('refuses %s', (_what, file, message) => {
     expect(() => parseApprovalPolicy(file, 'project', AT)).toThrow(message);
@@ -252,6 +297,36 @@ describe('judgeDecisions', () => {
     expect(judgeDecisions(judged, [first, decide(LEAD)]).state).toBe('approved');
     const another = decide(LEAD, { input: { command: 'ls' } });
     expect(judgeDecisions(judged, [first, another]).state).toBe('pending');
+  });
+
+  it('the last word of a person counts: the earlier input has no approval of theirs any more', () => {
+    const judged = of({ requirements: [need([ada, lead], 2)] });
+    const gives = (key: string, command: string) => decide(key, { input: { command } });
+    const all = [gives(ADA, 'x'), gives(ADA, 'y'), gives(LEAD, 'x')];
+    expect(judgeDecisions(judged, all).state).toBe('pending');
+    const agreed = [...all, gives(LEAD, 'y')];
+    expect(judgeDecisions(judged, agreed)).toMatchObject({ input: { command: 'y' } });
+  });
+
+  it('an edited input needs its own requirements too', () => {
+    const judged = of({ requirements: [need([ada, lead])] });
+    const input = { command: 'push' };
+    const demands = [{ input, requirements: [need([lead])] }];
+    expect(judgeDecisions(judged, [decide(ADA, { input })], demands).state).toBe('pending');
+    expect(judgeDecisions(judged, [decide(LEAD, { input })], demands).state).toBe('approved');
+    expect(judgeDecisions(judged, [decide(ADA)], demands).state).toBe('approved');
+  });
+
+  it.each([
+    [[lead, { ...lead, name: 'twin', four_eyes: undefined }]],
+    [[{ ...lead, name: 'twin', four_eyes: undefined }, lead]],
+  ])('a key that is listed with and without four_eyes observes it, in any order', (both) => {
+    const approvers = both.map(({ four_eyes: four, ...one }) =>
+      four ? { ...one, four_eyes: four } : one,
+    );
+    const [first = lead] = approvers;
+    const changes = { worker_key_id: LEAD, approvers: [first], requirements: [need(approvers)] };
+    expect(judgeDecisions(of(changes), [decide(LEAD)]).state).toBe('pending');
   });
 
   it('any approver denies, and the narrowest scope and bounds count', () => {

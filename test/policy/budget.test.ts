@@ -5,6 +5,8 @@ import {
   applyRow,
   type BudgetRow,
   planHandOver,
+  planHold,
+  planRaise,
   planRegister,
   planRelease,
   planReopen,
@@ -281,6 +283,47 @@ describe('planning', () => {
     expect(planRegister(rows, 'r', 10).max).toBe(70);
   });
 
+  it('gives the money of a call under way to no other thread', () => {
+    const root = row('r', null);
+    const child = row('c', 'r', { max: 40, reserved: 40, status: 'released' });
+    const rows = [planHold([root, child], 'r', 70) ?? root, child];
+    expect(remaining(rows, 'r')).toBe(100);
+    const reserve = { childId: 'd', parentId: 'r', amount: 31 };
+    expect(() => planReserve(rows, reserve)).toThrow(refusing('budget_insufficient'));
+    expect(() => planReopen(rows, { threadId: 'c', grant: 31 })).toThrow(
+      refusing('budget_insufficient'),
+    );
+    // a summary of a thread that has ended is paid by the one that runs
+    expect(planHold(rows, 'c', 31)).toBeUndefined();
+    expect(planHold(rows, 'c', 30)).toMatchObject({ in_flight: 30 });
+    expect(planHold(rows, 'r', 101)).toBeUndefined();
+    const answered = [planReport(rows, 'r', 20), child];
+    expect(planReserve(answered, { ...reserve, amount: 80 }).max).toBe(80);
+    expect(planHold(rows, 'r', 0)).not.toHaveProperty('in_flight');
+  });
+
+  it('pays the call of an active thread from what it was given, however much its ancestors spent', () => {
+    const rows = [row('r', null, { actual: 150 }), row('c', 'r', { max: 40, reserved: 40 })];
+    expect(planHold(rows, 'c', 40)).toMatchObject({ in_flight: 40 });
+    expect(planHold(rows, 'c', 41)).toBeUndefined();
+  });
+
+  it('registers no child as a root', () => {
+    const rows = [row('r', null), row('c', 'r')];
+    expect(() => planRegister(rows, 'c', 10)).toThrow(refusing('thread_id_taken'));
+  });
+
+  it('raises a maximum, which the thread above pays', () => {
+    const root = row('r', null, { actual: 30 });
+    const child = row('c', 'r', { max: 40, reserved: 40 });
+    expect(planRaise([root, child], 'r', 90)).toEqual(root);
+    expect(planRaise([root, child], 'r', 150)).toEqual({ ...root, max: 150 });
+    expect(planRaise([root, child], 'c', 70)).toEqual({ ...child, max: 70, reserved: 70 });
+    expect(() => planRaise([root, child], 'c', 71)).toThrow(refusing('budget_insufficient'));
+    const over = { ...root, status: 'released' } as const;
+    expect(planRaise([over, child], 'c', 71).max).toBe(71);
+  });
+
   it('releases once', () => {
     expect(planRelease([row('r', null)], 'r')?.status).toBe('released');
     expect(planRelease([row('r', null, { status: 'released' })], 'r')).toBeUndefined();
@@ -298,6 +341,8 @@ const operation = fc.oneof(
   step('register', 1),
   step('reserve', 4),
   step('report', 4),
+  step('call', 4),
+  step('answer', 4),
   step('release', 2),
   step('reopen', 2),
   step('hand over', 1),
@@ -307,8 +352,9 @@ const operations = fc.array(operation, { maxLength: 40 });
 
 /** The same sums by plain recursion, straight from the definition. */
 function naive(rows: readonly BudgetRow[], id: string): { spend: number; committed: number } {
-  const own = rows.find(({ thread_id }) => thread_id === id)?.actual ?? 0;
-  const sums = { spend: own, committed: own };
+  const { actual: own = 0, in_flight: call = 0 } =
+    rows.find(({ thread_id }) => thread_id === id) ?? {};
+  const sums = { spend: own, committed: own + call };
   for (const child of rows.filter(({ parent_id }) => parent_id === id)) {
     const below = naive(rows, child.thread_id);
     sums.spend += below.spend;
@@ -346,9 +392,18 @@ function changes(
       });
       return [released, successor];
     }
+    case 'call':
+      return [planHold(rows, threadId, amount)];
+    case 'answer': {
+      const { actual = 0, in_flight: most = 0 } =
+        rows.find(({ thread_id }) => thread_id === threadId) ?? {};
+      return [planReport(rows, threadId, actual + Math.min(amount, most))];
+    }
     case 'report': {
       const current = rows.find(({ thread_id }) => thread_id === threadId);
       if (current?.status !== 'active') return [];
+      // what was not set aside may be gone when it is reported
+      if (spendable && current.in_flight !== undefined) return [];
       const more = spendable ? Math.min(amount, remaining(rows, threadId)) : amount;
       return [planReport(rows, threadId, current.actual + more)];
     }
@@ -378,10 +433,10 @@ describe('a ledger under any sequence of operations', () => {
         let rows: readonly BudgetRow[] = [planRegister([], 't0', 100)];
         for (const one of steps) {
           rows = apply(rows, one, spendable);
-          for (const { thread_id, max, reserved, actual } of rows) {
+          for (const { thread_id, max, reserved, actual, in_flight: call = 0 } of rows) {
             const model = naive(rows, thread_id);
             expect(subtreeSpend(rows, thread_id)).toBe(model.spend);
-            expect(remaining(rows, thread_id)).toBe(Math.max(0, max - model.committed));
+            expect(remaining(rows, thread_id)).toBe(Math.max(0, max - model.committed + call));
             expect(Math.min(max, reserved, actual)).toBeGreaterThanOrEqual(0);
           }
         }

@@ -18,6 +18,10 @@ const CONTEXT = {
   empty: '',
   zero: 0,
   flag: false,
+  port: '8080',
+  version: '1.10',
+  yes: 'true',
+  ports: ['80', '443'],
   status: 503,
 };
 
@@ -27,7 +31,9 @@ const holds = (raw: unknown, context: unknown = CONTEXT): boolean =>
 describe('evaluate', () => {
   it.each<[string, string, unknown, boolean]>([
     ['cost.turns', 'eq', 3, true],
-    ['cost.turns', 'eq', '3', false],
+    ['cost.turns', 'eq', '3', true],
+    ['cost.turns', 'eq', '3x', false],
+    ['cost.turns', 'in', ['2', '3'], true],
     ['cost', 'eq', { spend: 0.5, turns: 3 }, true],
     ['nothing', 'eq', null, true],
     ['missing', 'eq', null, false],
@@ -44,7 +50,23 @@ describe('evaluate', () => {
     ['name', 'lte', 'deploy', true],
     ['name', 'gt', 2, false],
     ['name', 'lt', 2, false],
-    ['cost.turns', 'gt', '2', false],
+    ['cost.turns', 'gt', '2', true],
+    ['cost.turns', 'gt', 'two', false],
+    ['port', 'gt', 900, true],
+    ['port', 'gt', '900', true],
+    ['port', 'eq', 8080, true],
+    ['port', 'in', [80, 8080], true],
+    ['port', 'contains', 808, true],
+    ['port', 'ne', 8080, false],
+    ['version', 'eq', 1.1, true],
+    ['yes', 'eq', true, true],
+    ['yes', 'eq', false, false],
+    ['yes', 'contains', true, true],
+    ['flag', 'eq', 'false', true],
+    ['ports', 'contains', 80, true],
+    ['empty', 'eq', 0, false],
+    ['empty', 'lt', 1, false],
+    ['zero', 'eq', false, false],
     ['flag', 'lt', 1, false],
     ['missing', 'lt', 1, false],
     ['nothing', 'lte', 0, false],
@@ -277,22 +299,25 @@ const same = (left: unknown, right: unknown): boolean =>
   JSON.stringify(left) === JSON.stringify(right);
 const list = (raw: unknown): readonly unknown[] => (Array.isArray(raw) ? raw : []);
 const isScalar = (raw: unknown): boolean => ['string', 'number', 'boolean'].includes(typeof raw);
+/** Values of one kind, or a text and a number that are equal as text. */
+const alike = (left: unknown, right: unknown): boolean =>
+  same(left, right) || (isScalar(left) && isScalar(right) && String(left) === String(right));
 const sameOrder = (left: unknown, right: unknown): boolean =>
   typeof left === typeof right && ['number', 'string'].includes(typeof left);
 
 type Relation = (actual: unknown, expected: unknown) => boolean;
 const RELATIONS: Record<(typeof CONDITION_OPERATORS)[number], Relation> = {
-  eq: (a, b) => a !== undefined && same(a, b),
-  ne: (a, b) => a === undefined || !same(a, b),
+  eq: (a, b) => a !== undefined && alike(a, b),
+  ne: (a, b) => a === undefined || !alike(a, b),
   gt: (a, b) => sameOrder(a, b) && (a as number) > (b as number),
   gte: (a, b) => sameOrder(a, b) && (a as number) >= (b as number),
   lt: (a, b) => sameOrder(a, b) && (a as number) < (b as number),
   lte: (a, b) => sameOrder(a, b) && (a as number) <= (b as number),
-  in: (a, b) => a !== undefined && list(b).some((item) => same(item, a)),
+  in: (a, b) => a !== undefined && list(b).some((item) => alike(item, a)),
   contains: (a, b) =>
     typeof a === 'string'
-      ? typeof b === 'string' && a.split(b).length > 1
-      : list(a).some((item) => same(item, b)),
+      ? isScalar(b) && a.split(String(b)).length > 1
+      : list(a).some((item) => alike(item, b)),
   regex: (a, b) => isScalar(a) && new RegExp(b as string).test(a as string),
   exists: (a) => a !== undefined && a !== null,
 };

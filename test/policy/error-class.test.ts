@@ -20,6 +20,89 @@ function facts(more: Partial<FailureFacts>): FailureFacts {
   return { phase: more.status === undefined ? 'connect' : 'response', message: 'failed', ...more };
 }
 
+const OVERFLOWS = [
+  'input length and `max_tokens` exceed context limit: 195000 + 8192 > 200000, decrease input length or `max_tokens` and try again',
+  "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+  'Input is too long for requested model.',
+  'The model returned the following errors: input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000',
+  'prompt token count of 136872 exceeds the limit of 128000',
+  'Invalid request: Your request exceeded model token limit: 262144 (requested: 270100)',
+  'Prompt exceeds max length',
+  "This endpoint's maximum context length is 131072 tokens. However, you requested about 140000 tokens",
+  'Requested input length 33000 exceeds maximum allowed input length of 32768 tokens',
+  "Input (40000 tokens) is longer than the model's context length (32769 tokens).",
+  'prompt too long; exceeded max context length by 102 tokens',
+  'prompt too long; exceeded context length by 9 tokens',
+  "the model's context length is only 8192 tokens",
+  '<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 129024]',
+  "The input (33212 tokens) is longer than the model's context length (32768 tokens).",
+  'Input length (70000 tokens) exceeds the maximum allowed length (65536 tokens)',
+  'context window exceeds limit (2013)',
+  'too many tokens: total number of tokens in the prompt exceeds the limit of 128000',
+  'Prompt has 300123 tokens, but the configured limit is 256000 tokens',
+  'Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8192',
+  'Please reduce the length of the messages or completion. Current length is 9000 while limit is 8192',
+  'The prompt is too long: 200000, model maximum context length: 131072',
+  'The input token count (1196265) exceeds the maximum number of tokens allowed (1048576).',
+  'litellm.ContextWindowExceededError: context_length_exceeded',
+  'The prompt (total length 140000) is too long to fit into the model (context length 131072).',
+  'The total number of tokens (prompt + completion) exceeds the limit 65536',
+  'tokens limit exceeded: input 70000, limit 65536',
+  'Total tokens of image and text exceed max message tokens',
+  'input token limit exceeded',
+  'input too large for model context',
+  'Conversation is too long. Please start a new one',
+  'maximum context size 8192 exceeded: 9000 tokens',
+  'The message you submitted was too long, please reload the conversation',
+  'input is too large. The maximum number of input tokens is 128000',
+  'model_max_prompt_tokens_exceeded',
+  'exceeds maximum input length',
+  "This model's max context is 32k tokens; your prompt has 40k tokens",
+  'Token indices sequence length is longer than the specified maximum sequence length for this model',
+  'Input text exceeds the max_seq_len',
+  'inputs must have less than 32768 tokens. Given: 40000',
+  'max_tokens must be at least 1, got -2000',
+  'total message size 10176584 exceeds limit 2097152',
+  'requested 16384 output tokens and your prompt contains at least 180225 input tokens. Please reduce the length of the input prompt; maximum context length is 196608',
+  // words that no list has: the numbers tell it
+  'Sorry: 250,000 tokens were given, which is more than the 200,000 that fit',
+  'window supports 32768 tokens, request has 40112',
+  'prompt of 140_000 tokens > 131_072',
+] as const;
+
+describe('an overflow in the words of a vendor', () => {
+  test.for(OVERFLOWS)('%s', (message) => {
+    expect(classify(facts({ status: 400, message }), RULES).category).toBe('context_exceeded');
+  });
+
+  test.for<[number, string, string]>([
+    [
+      413,
+      'Request too large for model in organization on tokens per minute (TPM): Limit 6000, Requested 11230',
+      'rate_limited',
+    ],
+    [
+      429,
+      'Rate limit reached on tokens per minute (TPM): Limit 6000, Used 5900, Requested 400',
+      'rate_limited',
+    ],
+    [
+      400,
+      'max_tokens is too large: 100000. This model supports at most 32000 completion tokens',
+      'permanent',
+    ],
+    [
+      400,
+      'too many tools: 150, the limit is 128 tools and not more than 128000 tokens',
+      'permanent',
+    ],
+    [400, 'messages.2: an image has 12000 bytes, more than 10000', 'permanent'],
+    [500, 'token 200000 > 100000', 'transient'],
+  ])('%d %s is none', ([status, message, category]) => {
+    expect(classify(facts({ status, message }), RULES).category).toBe(category);
+  });
+});
+
 describe('the shipped patterns', () => {
   test.for<[Partial<FailureFacts>, string, boolean]>([
     [{ status: 429, type: 'rate_limit_error', message: 'Rate limited' }, 'rate_limited', true],
@@ -28,6 +111,14 @@ describe('the shipped patterns', () => {
     [{ status: 429, message: 'You exceeded your CURRENT quota, check billing' }, 'quota', false],
     [{ status: 400, message: 'Your credit balance is too low to access the API' }, 'quota', false],
     [{ status: 402 }, 'quota', false],
+    [{ status: 429, should_retry: false }, 'rate_limited', false],
+    [{ status: 529, should_retry: true }, 'transient', true],
+    [{ status: 400, should_retry: true }, 'permanent', false],
+    [{ phase: 'connect', type: 'ECONNREFUSED' }, 'transient', true],
+    [{ phase: 'connect', type: 'EAI_AGAIN' }, 'transient', true],
+    [{ phase: 'connect', type: 'ENOTFOUND' }, 'permanent', false],
+    [{ phase: 'connect', type: 'UNABLE_TO_VERIFY_LEAF_SIGNATURE' }, 'permanent', false],
+    [{ phase: 'connect', type: 'ERR_TLS_CERT_ALTNAME_INVALID' }, 'permanent', false],
     ...[408, 409, 425, 500, 502, 503, 504, 520, 529, 599].map(
       (status): [Partial<FailureFacts>, string, boolean] => [{ status }, 'transient', true],
     ),
@@ -90,6 +181,15 @@ describe('the shipped patterns', () => {
   });
 
   // Requirement: rate-limit-misread
+  test.each([
+    ['cannot reach 127.0.0.1:11434: ECONNREFUSED', 3],
+    ['cannot reach localhost:8000: ECONNREFUSED', 3],
+    ['cannot reach gpu.example.org:8000: ECONNREFUSED', undefined],
+  ])('%s is retried %s times at most', (message, maxRetries) => {
+    const failure = facts({ phase: 'connect', type: 'ECONNREFUSED', message });
+    expect(classify(failure, RULES).maxRetries).toBe(maxRetries);
+  });
+
   test('a 429 does as the server asks, else it backs off', () => {
     const { policy } = classify(facts({ status: 429 }), RULES);
     expect(policy).toEqual({
@@ -199,17 +299,20 @@ describe('delays', () => {
   ): number => retryDelayMs({ policy, attempt, retryAfterMs, random: () => random });
 
   test.for([
-    [exponential, 1, 0.5, undefined, 500],
-    [exponential, 2, 0.5, undefined, 1000],
-    [exponential, 3, 0.5, undefined, 2000],
-    [exponential, 60, 0.5, undefined, 5000],
-    [exponential, 5000, 0.5, undefined, 5000],
-    [exponential, 1, 0, undefined, 0],
-    [exponential, 1, 0.5, 9000, 500],
+    [exponential, 1, 0.5, undefined, 750],
+    [exponential, 2, 0.5, undefined, 1500],
+    [exponential, 3, 0.5, undefined, 3000],
+    [exponential, 60, 0.5, undefined, 7500],
+    [exponential, 5000, 0.5, undefined, 7500],
+    [exponential, 1, 0, undefined, 500],
+    [exponential, 1, 1, undefined, 1000],
+    [{ ...exponential, jitter: 'full' }, 1, 0, undefined, 0],
+    [{ ...exponential, jitter: 'full' }, 3, 0.5, undefined, 2000],
+    [exponential, 1, 0.5, 9000, 750],
     [{ kind: 'fixed', delayMs: 700 }, 4, 0.9, undefined, 700],
     [{ kind: 'use_header', fallback: exponential }, 1, 0.5, 3000, 3000],
     [{ kind: 'use_header', fallback: exponential }, 1, 0.5, 0, 0],
-    [{ kind: 'use_header', fallback: exponential }, 2, 0.5, undefined, 1000],
+    [{ kind: 'use_header', fallback: exponential }, 2, 0.5, undefined, 1500],
     [{ kind: 'none' }, 1, 0.5, 3000, 0],
   ] as const)(
     '%j attempt %i with %d and header %s: %i ms',
@@ -218,14 +321,15 @@ describe('delays', () => {
     },
   );
 
-  test('never below zero and never above the maximum', () => {
+  test('never below half of the exponential delay and never above the maximum', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 2000 }),
         fc.double({ min: 0, max: 1, noNaN: true }),
         (attempt, random) => {
           const delay = ask(exponential, attempt, random);
-          expect(delay >= 0 && delay <= 10_000).toBe(true);
+          const most = Math.min(10_000, 1000 * 2 ** (attempt - 1));
+          expect(delay >= most / 2 && delay <= most).toBe(true);
         },
       ),
       { numRuns: 200, seed: 7 },

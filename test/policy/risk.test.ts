@@ -200,6 +200,20 @@ describe('assessRisks', () => {
   });
 });
 
+it('a refusal quotes the row that decides, not the first that includes the capability', () => {
+  const classifications = [
+    { risk: 'elevated', patterns: ['rye.execute.*'], description: 'Anything.' },
+    { risk: 'elevated', patterns: ['rye.execute.tool.mail.*'], description: 'Sends mail.' },
+  ];
+  const { refusals } = assessRisks({
+    capabilities: ['rye.execute.tool.mail.send'],
+    table: parseRiskTable({ classifications }, AT),
+    acknowledged: [],
+    toolRisks: new Map(),
+  });
+  expect(refusals[0]?.message).toContain('(Sends mail.)');
+});
+
 describe('parseRiskTable', () => {
   it.each<[unknown, RegExp]>([
     [undefined, /not a mapping/],

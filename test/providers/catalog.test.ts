@@ -232,7 +232,7 @@ describe('resolving', () => {
 
 describe('a provider file', () => {
   test.for<[JsonObject, string]>([
-    [{}, 'kind is undefined'],
+    [{}, 'kind is missing'],
     [{ kind: 'gemini' }, 'kind is "gemini"'],
     [{ kind: 'openai', base_ur: 'x' }, 'base_ur is not a known key'],
     [{ kind: 'openai', base_url: 'ftp://x' }, 'base_url is "ftp://x"'],

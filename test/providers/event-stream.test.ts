@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { answerLimits, EventStream } from '../../src/providers/event-stream.ts';
+import { answerLimits, BodyForm, EventStream } from '../../src/providers/event-stream.ts';
 
 const TEXT =
   '\ufeffdata: one\n\n: a comment\nevent: x\ndata:two\ndata:  three\n\nid: 4\n\ndata\n\ndata: \u{1f600}\n\n';
@@ -34,4 +34,21 @@ test('refuses an event and an answer past their limits', () => {
   expect(stream.push(Buffer.from('data: 1\n\ndata: 234567'))).toEqual(['1']);
   expect(() => stream.check()).toThrow('an event has more than 10 bytes');
   expect(() => stream.push(Buffer.alloc(20))).toThrow('the answer has more than 30 bytes');
+});
+
+test('the form of a body is told from its first letters, however they come', () => {
+  const formOf = (isLabeled: boolean, ...pieces: readonly (string | Uint8Array)[]) => {
+    const form = new BodyForm(isLabeled);
+    for (const piece of pieces) form.take(Buffer.from(piece));
+    return form;
+  };
+  expect(formOf(false, 'd', 'a', 'ta', ':').kind).toBe('events');
+  expect(formOf(false, ' \n', 'dat').kind).toBeUndefined();
+  expect(formOf(false, 'dates: none').kind).toBe('other');
+  expect(formOf(true, 'dates: none').kind).toBe('events');
+  const mark = [Uint8Array.of(0xef, 0xbb), Uint8Array.of(0xbf, 0x7b), '"a":1}'];
+  expect(formOf(true, ...mark).text()).toBe('{"a":1}');
+  // white space is not kept, so that a flood of it costs no more than its bytes
+  const flood = Array.from({ length: 20_000 }, () => '\n');
+  expect(formOf(false, ...flood, '{}').text()).toBe('{}');
 });

@@ -81,6 +81,7 @@ export function providerConfig(overrides: Partial<ProviderConfig> = {}): Provide
     chatPath: null,
     awsService: null,
     priceList: null,
+    outputTokensPerSecond: 500,
     headers: {},
     models: {},
     otherModels: null,
@@ -99,12 +100,14 @@ export function claudeAt(
   url: string,
   clock: Clock = systemClock,
   stallSeconds = 60,
+  firstByteSeconds = stallSeconds,
 ): ModelProvider {
   return anthropicProvider({
     config: providerConfig(),
     env: { ANTHROPIC_BASE_URL: url, ANTHROPIC_API_KEY: SECRET_KEY },
     clock,
     stallSeconds,
+    firstByteSeconds,
   });
 }
 

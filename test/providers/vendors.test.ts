@@ -219,6 +219,57 @@ const ERRORS: readonly Reported[] = [
   },
   {
     vendor: 'gemini',
+    what: 'a quota per day, with a time to wait that does not help',
+    status: 429,
+    body: [
+      {
+        error: {
+          code: 429,
+          message: 'You exceeded your current quota. Please retry in 34.5s.',
+          status: 'RESOURCE_EXHAUSTED',
+          details: [
+            {
+              '@type': 'type.googleapis.com/google.rpc.QuotaFailure',
+              violations: [{ quotaId: 'GenerateRequestsPerDayPerProjectPerModel-FreeTier' }],
+            },
+            { '@type': 'type.googleapis.com/google.rpc.RetryInfo', retryDelay: '34.5s' },
+          ],
+        },
+      },
+    ],
+    category: 'quota',
+    waitMs: 34_500,
+  },
+  {
+    vendor: 'openai',
+    what: 'a limit of requests per day, with the time to wait in the message alone',
+    status: 429,
+    body: {
+      error: {
+        message:
+          'Rate limit reached for gpt-6 on requests per day (RPD): Limit 200, Used 200, Requested 1. Please try again in 7m12s.',
+        type: 'requests',
+        code: 'rate_limit_exceeded',
+      },
+    },
+    category: 'rate_limited',
+    waitMs: 432_000,
+  },
+  {
+    vendor: 'openai',
+    what: 'an exhausted account',
+    status: 429,
+    body: {
+      error: {
+        message: 'You exceeded your current quota, please check your plan and billing details.',
+        type: 'insufficient_quota',
+        code: 'insufficient_quota',
+      },
+    },
+    category: 'quota',
+  },
+  {
+    vendor: 'gemini',
     what: 'a prompt that is too long',
     status: 400,
     body: [

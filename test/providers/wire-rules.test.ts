@@ -67,7 +67,7 @@ test.for<[string, WireBody]>([
 test('a broken rule is answered as the API would, and closing reports it', async () => {
   const server = await startWireServer([]);
   const failure = failureIn(await collect(claudeAt(server.url), undefined));
-  expect(failure).toMatchObject({ status: 500, type: 'script_exhausted' });
+  expect(failure).toMatchObject({ status: 400, type: 'script_exhausted' });
   const bad = await fetch(`${server.url}/v1/messages`, {
     method: 'POST',
     body: JSON.stringify(body([])),

@@ -119,6 +119,8 @@ it('takes a directive with and without the word, and options of a run', async ()
     expect([code, stderr.includes(text)], stderr).toEqual([2, true]);
   }
   const print = await here.rye([...words, '--print', 'cron', 'hello']);
-  expect(print.stdout).toContain(`0 3 * * * cd ${here.project} && rye run hello\n`);
+  expect(print.stdout).toContain(
+    `0 3 * * * cd ${here.project} && mkdir -p .ai/state && flock -n -o .ai/state/schedule-nightly.lock rye run hello\n`,
+  );
   expect(existsSync(path.join(here.project, '.ai/state/schedules/nightly'))).toBe(false);
 });

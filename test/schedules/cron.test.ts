@@ -271,6 +271,16 @@ describe('times that have come', () => {
     expect(dueTimes(hourly, now + 1, now).times).toEqual([]);
   });
 
+  it('does not count the time for which other schedules kept the loop as late', () => {
+    const late = { now: now + 90_000, watchedSince: now - 10_000_000 };
+    const due = { times: [now], isCut: false };
+    expect(decideDue(due, 'skip', late)).toEqual({ fire: [], dropped: [now] });
+    expect(decideDue(due, 'skip', { ...late, busyMs: 40_000 })).toEqual({
+      fire: [now],
+      dropped: [],
+    });
+  });
+
   it.each([
     ['skip', now, 'watched', [3], [1, 2]],
     ['skip', now, 'absent', [], [1, 2, 3]],

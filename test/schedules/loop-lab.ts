@@ -10,6 +10,8 @@ import { directive, type Lab, lab } from '../threads/lab.ts';
 export class LoopClock implements Clock {
   #now: number;
   #until: number;
+  /** Milliseconds by which the clock went back: a sleep is as long as before. */
+  #back = 0;
   #wake: (() => void) | undefined;
   #idle: (() => void) | undefined;
 
@@ -22,8 +24,10 @@ export class LoopClock implements Clock {
   monotonic = (): number => this.#now;
 
   sleep = async (ms: number, signal?: AbortSignal): Promise<void> => {
+    const begun = this.#back;
     const target = this.#now + ms;
-    const isOver = (): boolean => target <= this.#until || signal?.aborted === true;
+    const isOver = (): boolean =>
+      target - (this.#back - begun) <= this.#until || signal?.aborted === true;
     while (!isOver()) {
       this.#now = this.#until;
       this.#idle?.();
@@ -32,11 +36,13 @@ export class LoopClock implements Clock {
         signal?.addEventListener('abort', () => resolve(), { once: true });
       });
     }
-    this.#now = Math.max(this.#now, Math.min(target, this.#until));
+    const end = target - (this.#back - begun);
+    this.#now = Math.max(this.#now, Math.min(end, this.#until));
   };
 
-  /** Moves on while the loop does not sleep. */
+  /** Moves on while the loop does not sleep, or back at any time. */
   jump(to: string): void {
+    this.#back += Math.max(0, this.#now - Date.parse(to));
     this.#now = Date.parse(to);
     this.#until = this.#now;
   }
@@ -67,6 +73,7 @@ process.stdout.write('{}');
 
 export interface LoopLab extends Lab {
   readonly clock: LoopClock;
+  readonly notices: readonly string[];
   /** A library on the project with the clock. */
   readonly desk: Rye;
   add(schedule: Partial<NewSchedule>): Promise<void>;
@@ -98,10 +105,12 @@ export async function loopLab(start: string): Promise<LoopLab> {
   );
   await base.sign();
   const clock = new LoopClock(start);
-  const desk = base.open({ clock });
+  const notices: string[] = [];
+  const desk = base.open({ clock, onNotice: (notice) => notices.push(notice) });
   return {
     ...base,
     clock,
+    notices,
     desk,
     add: async (schedule) => {
       const inputs = { name: 'nightly' };

@@ -142,7 +142,7 @@ describe('rye.schedules', () => {
     const here = await loopLab('2027-03-01T02:30:00Z');
     const schedule = { name: 'nightly', cron: '0 3 * * *', run: { directiveId: 'team/mark' } };
     expect(await here.desk.schedules.timer(schedule, 'cron')).toContain(
-      `\n0 3 * * * cd ${here.project} && rye run team/mark`,
+      `\n0 3 * * * cd ${here.project} && mkdir -p .ai/state && flock -n -o .ai/state/schedule-nightly.lock rye run team/mark`,
     );
     expect(await here.desk.schedules.timer(schedule, 'systemd')).toContain('[Timer]');
     expect(existsSync(path.join(here.project, '.ai/state/schedules'))).toBe(false);

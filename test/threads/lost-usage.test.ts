@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { shippedKinds } from '../../src/app/models.ts';
 import type { EventDraft } from '../../src/core/events.ts';
+import { compact } from '../../src/core/json.ts';
 import type { AssistantMessage } from '../../src/core/message.ts';
 import type { PlannedModel, ThreadPlan } from '../../src/core/plan.ts';
 import { NO_COST, NO_USAGE } from '../../src/core/usage.ts';
 import { traitsOf } from '../../src/providers/provider.ts';
-import { lostUsage, withLost } from '../../src/threads/recovery/crashed-log.ts';
+import { type Connections, lostUsage, withLost } from '../../src/threads/recovery/lost-usage.ts';
 import { logOf, MODEL, planOf } from '../loop/scripted.ts';
 
 const DEAR: PlannedModel = { ...MODEL, id: 'dear', pricing: { input: 100, output: 100 } };
@@ -45,6 +46,35 @@ function answer(output: number, model = PLAN.model.id): EventDraft {
   return { event_type: 'message', payload: { message } };
 }
 
+/** A draft with the milliseconds since the start of the log at which it was written. */
+type Timed = readonly [ms: number, draft: EventDraft];
+
+/** Returns what is lost at `endMs`, 0 being the start of the log. */
+function lostAt(
+  timed: readonly Timed[],
+  endMs: number,
+  { settled, ...changes }: Partial<ThreadPlan> & Pick<Connections, 'settled'> = {},
+) {
+  const { events, append } = logOf();
+  append(timed.map(([, draft]) => draft));
+  const at = (ms: number): string => new Date(START_MS + ms).toISOString();
+  const written = events.map((event, index) => ({
+    ...event,
+    timestamp: at(timed[index]?.[0] ?? 0),
+  }));
+  const plan = { ...PLAN, ...changes };
+  const traits = traitsOf(shippedKinds(), plan.model.kind);
+  const rates: Readonly<Record<string, number>> = { [MODEL.provider]: 500, fast: 3000 };
+  const rateOf = (provider: string): number => rates[provider] ?? Number.POSITIVE_INFINITY;
+  return lostUsage(written, plan, {
+    traits,
+    endMs: START_MS + endMs,
+    rateOf,
+    ...compact({ settled }),
+  });
+}
+const START_MS = Date.parse('2026-01-01T00:00:00.000Z');
+
 function lostOf(drafts: readonly EventDraft[], changes: Partial<ThreadPlan> = {}) {
   const { events, append } = logOf();
   append([
@@ -55,7 +85,8 @@ function lostOf(drafts: readonly EventDraft[], changes: Partial<ThreadPlan> = {}
     ...drafts,
   ]);
   const plan = { ...PLAN, ...changes };
-  return lostUsage(events, plan, traitsOf(shippedKinds(), plan.model.kind));
+  const traits = traitsOf(shippedKinds(), plan.model.kind);
+  return lostUsage(events, plan, { traits, endMs: Number.POSITIVE_INFINITY, rateOf: () => 500 });
 }
 
 describe('what a dead process had not booked', () => {
@@ -104,10 +135,130 @@ describe('what a dead process had not booked', () => {
     expect(lostOf([TURN, answer(1), booked])).toBeUndefined();
   });
 
+  it('is the input, what arrived and the time without a word of an open call', () => {
+    const { open } =
+      lostAt(
+        [
+          [0, asked(1000, 16_384)],
+          [200, delta('words')],
+        ],
+        400,
+      ) ?? {};
+    // 0.2 s before, 0.2 s after, and 0.05 s in which the provider does not know of the end
+    expect(open?.usage).toEqual({ ...NO_USAGE, input_tokens: 1000, output_tokens: 2 + 225 });
+    expect(open?.price).toBeGreaterThanOrEqual(1000 * 2 + 227 * 10);
+    expect(open?.price).toBeLessThanOrEqual(1000 * 2 + 227 * 10 + 1);
+  });
+
+  it('is measured as far as the provider counted: its input, or all once it was asked', () => {
+    const usage = { ...NO_USAGE, input_tokens: 30, cache_read_tokens: 70, output_tokens: 1 };
+    const begun: EventDraft = {
+      event_type: 'answer_started',
+      payload: { turn: 3, usage, at: new Date(START_MS + 900).toISOString(), response_id: 'gen-1' },
+    };
+    const cut: Timed[] = [
+      [0, asked(1000, 16_384)],
+      [1000, begun],
+      [1000, delta('words')],
+    ];
+    const { open } = lostAt(cut, 1000) ?? {};
+    expect(open?.usage).toEqual({ ...usage, output_tokens: 1 + 2 + 525 });
+    expect(open).toMatchObject({ price: 30 * 2 + 70 * 2 + 5280, estimated: 5280 });
+    const whole = { ...NO_USAGE, input_tokens: 100, output_tokens: 9 };
+    const settled = new Map([['gen-1', whole]]);
+    expect(lostAt(cut, 1000, { settled })?.open).toEqual({
+      usage: whole,
+      price: 290,
+      estimated: 0,
+    });
+    // it tells nothing of another answer
+    const retry: EventDraft = {
+      event_type: 'request_started',
+      payload: { turn: 3, purpose: 'retry', request: estimate(7, 50) },
+    };
+    expect(lostAt([...cut, [1000, retry]], 90_000, { settled })?.open.estimated).toBe(514);
+  });
+
+  it('counts each tool call of an open answer, with its name', () => {
+    const call = (id: string): EventDraft => {
+      return { event_type: 'toolcall_delta', payload: { call_id: id, json: '{}' } };
+    };
+    const both: Timed[] = [
+      [0, call('a')],
+      [0, call('b')],
+      [0, call('a')],
+    ];
+    const { open } = lostAt([[0, asked(1, 16_384)], ...both], 0) ?? {};
+    expect(open?.usage.output_tokens).toBe(Math.ceil(6 / 1.4 + 2 * 32 + 25));
+  });
+
+  it('has the rate of the provider of each call', () => {
+    const request = { ...estimate(1, 16_384), provider: 'fast', model: 'dear' };
+    const quick: EventDraft = {
+      event_type: 'request_started',
+      payload: { turn: 3, purpose: 'retry', request },
+    };
+    const fallbacks = [{ ...DEAR, provider: 'fast' }];
+    expect(lostAt([[0, quick]], 950, { fallbacks })?.open.usage.output_tokens).toBe(3000);
+    const other = {
+      ...quick,
+      payload: { ...quick.payload, request: { ...request, provider: 'x' } },
+    };
+    expect(lostAt([[0, other]], 900, { fallbacks })?.open.usage.output_tokens).toBe(16_384);
+  });
+
+  it('counts a summary from its own start, beside an answer', () => {
+    const summary: EventDraft = {
+      event_type: 'request_started',
+      payload: { turn: 3, purpose: 'summary', request: estimate(10, 13_000) },
+    };
+    const { open } =
+      lostAt(
+        [
+          [0, asked(1, 16_384)],
+          [1000, answer(5)],
+          [2000, summary],
+        ],
+        2950,
+      ) ?? {};
+    expect(open?.usage).toMatchObject({ input_tokens: 10, output_tokens: 500 });
+    const both = lostAt(
+      [
+        [0, summary],
+        [2000, asked(1, 16_384)],
+      ],
+      2950,
+    );
+    expect(both?.open.usage.output_tokens).toBe(1500 + 500);
+  });
+
+  it('does not book an open call twice: what a crash booked is booked', () => {
+    const first = lostAt([[0, asked(1000, 16_384)]], 400);
+    const again = lostAt(
+      [
+        [0, asked(1000, 16_384)],
+        [500, booked],
+      ],
+      900,
+    );
+    expect(first?.open.usage.output_tokens).toBe(225);
+    expect(again).toBeUndefined();
+    const second = lostAt(
+      [
+        [0, asked(1000, 16_384)],
+        [500, booked],
+        [600, asked(7, 50)],
+      ],
+      60_000,
+    );
+    expect(second?.open.usage).toMatchObject({ input_tokens: 7, output_tokens: 50 });
+  });
+
   it('is all that an open call had reserved when the log tells that', () => {
     expect(lostOf([booked, asked(1000, 500)])?.open).toEqual({
       usage: { ...NO_USAGE, input_tokens: 1000, output_tokens: 500 },
       price: 7000,
+      estimated: 7000,
     });
     // what was heard proves no upper bound
     expect(lostOf([asked(1000, 500), delta('abcd')])?.open.price).toBe(7000);
@@ -161,5 +312,17 @@ describe('what a dead process had not booked', () => {
     expect(withLost(total, 500_300, lost).spend).toBeCloseTo(0.5 + (300 + open) / 1e6, 9);
     expect(withLost(total, 600_000, lost).spend).toBeCloseTo(0.6 + open / 1e6, 9);
     expect(withLost(total, 0, undefined)).toEqual(total);
+  });
+
+  it('keeps the estimate apart from what was measured, over several crashes', () => {
+    const lost = lostOf([booked, TURN, answer(10), delta('abcd')]);
+    const open = (lost?.open.price ?? 0) / 1e6;
+    const once = withLost({ ...NO_COST, spend: 0.5 }, 0, lost);
+    expect(once.estimated_spend_usd).toBeCloseTo(open, 9);
+    expect(once.spend - open).toBeCloseTo(0.5 + 300 / 1e6, 9);
+    expect(withLost(once, 0, lost).estimated_spend_usd).toBeCloseTo(2 * open, 9);
+    expect(withLost(NO_COST, 0, lostOf([TURN, answer(10)]))).not.toHaveProperty(
+      'estimated_spend_usd',
+    );
   });
 });

@@ -16,6 +16,9 @@ function line({ event_type, payload }: LogEvent | UnknownEvent): string {
   return [event_type, ...facts.filter((fact) => typeof fact === 'string')].join(' ');
 }
 
+/** Deltas are merged and checkpoints shared by time, and only an answer that takes long is noted at its start. */
+const BY_TIME = /_delta$|^(?:answer_started|checkpoint)$/;
+
 // Requirement: setup-order, first-message-recorded, later-messages-announced, run-open-close
 it('a whole run, from its start to its end', async () => {
   const lab = await libraryLab([
@@ -29,10 +32,8 @@ it('a whole run, from its start to its end', async () => {
     directiveId: 'team/work',
     followUps: ['Better, please.'],
     handlers: {
-      // deltas are merged, and checkpoints shared, by time
       event: (event) => {
-        const { event_type: type } = event;
-        if (!type.endsWith('_delta') && type !== 'checkpoint') lines.push(line(event));
+        if (!BY_TIME.test(event.event_type)) lines.push(line(event));
       },
     },
   });

@@ -168,6 +168,32 @@ it('a gate that is new since the plan refuses, one that is gone refuses still; n
   expect(here.notices).toEqual([expect.stringContaining('the hook shut was edited or removed')]);
 });
 
+it('a gate or a permission that asks now binds a thread that was planned before', async () => {
+  const here = await lab();
+  const write = calls(toolUse('rye_file_system_write', { path: 'new.txt', content: 'x' }));
+  await here.model([reply('Hello.'), reply('Hello.'), write, write]);
+  here.signed('directives/job.md', directive('job', { permissions: WRITE }));
+  here.signed('directives/other.md', directive('other', { permissions: WRITE }));
+  const [job, other] = [await here.run('job'), await here.run('other')];
+  const asking = '<execute><tool ask="true">rye/file-system/write</tool></execute>';
+  await edit(here, 'directive', 'other', directive('other', { permissions: asking }));
+  const asked = await resume(here, other.thread_id);
+  expect([asked.status, here.notices]).toEqual([
+    'suspended',
+    expect.arrayContaining([
+      'a person is asked about rye.execute.tool.rye.file-system.write from now on',
+    ]),
+  ]);
+  const gate = { id: 'g', event: 'tool_gate', action: { control: 'ask', reason: 'Look.' } };
+  here.signed('config/agent/hooks.yaml', JSON.stringify({ hooks: [gate] }));
+  const gated = await resume(here, job.thread_id);
+  expect([gated.status, here.notices]).toEqual([
+    'suspended',
+    ['the hook g is new or was edited, and applies'],
+  ]);
+  expect(existsSync(join(here.project, 'new.txt'))).toBe(false);
+});
+
 it('a ceiling that an ancestor sets now narrows the planned capabilities', async () => {
   const here = await lab();
   const both =
@@ -241,6 +267,18 @@ it('a permission that the risk table refuses now is removed', async () => {
     { changes: [{ type: 'capability', id: 'rye.execute.tool.rye.file-system.write' }] },
   ]);
   expect(requests.length).toBeGreaterThan(1);
+});
+
+it('a lower default limit applies, also from a file that ends with .yml', async () => {
+  const here = await lab();
+  await here.model(() => reply('One.'));
+  here.signed('directives/job.md', directive('job', { limits: 'spend="0.10"' }));
+  here.signed('config/agent/resilience.yml', 'limits: {turns: 9}\n');
+  const { thread_id } = await here.run('job');
+  here.signed('config/agent/resilience.yml', 'limits: {turns: 3}\n');
+  await here.rye().lock.accept();
+  await resume(here, thread_id);
+  expect(here.notices).toEqual(['the default limit turns is 3 now instead of 9, and applies']);
 });
 
 it('a lower default limit and fewer interrupts apply; what a person granted stays', async () => {

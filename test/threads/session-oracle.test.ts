@@ -6,7 +6,10 @@ import { Desk } from './session-desk.ts';
 import { History } from './session-history.ts';
 import { Person } from './session-person.ts';
 
-const COUNT = Number(process.env['RYE_HISTORIES'] ?? 20);
+/** As many as a campaign plays; else a few. */
+const COUNT = Number(
+  process.env['RYE_HISTORIES'] ?? (process.env['RYE_FAULTS'] === undefined ? 5 : 20),
+);
 const FIRST = Number(process.env['RYE_HISTORY_FIRST'] ?? 1);
 const ONLY = process.env['RYE_HISTORY_SEED'];
 /** Histories that share a project. */

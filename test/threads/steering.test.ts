@@ -1,3 +1,5 @@
+import { readdirSync } from 'node:fs';
+import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { decisions, desk, LOOK, runUntilTaken, THREAD } from './steering-desk.ts';
@@ -379,6 +381,12 @@ describe('a run that does not complete', () => {
     expect(person?.entry_id).not.toBeNull();
     expect(news).toMatchObject({ state: 'queued', entry_id: null });
     expect((await here.store.registry.get(THREAD))?.continuation_thread_id).toBeNull();
+    const { epoch } = (await here.store.registry.get(THREAD)) ?? {};
+    await here.rye.deliveries.send(THREAD, 'Come back.');
+    expect(await here.store.registry.get(THREAD)).toMatchObject({ status: 'cancelled', epoch });
+    expect(readdirSync(path.join(here.project, '.ai/state/threads', THREAD))).not.toContain(
+      'spawn.log',
+    );
   });
 });
 

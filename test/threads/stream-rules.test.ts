@@ -188,12 +188,12 @@ it('the commands list, try and scan', async () => {
     'rules/team/no-word.md',
     rule('condition: FORBIDDEN\nscope: text, tool\ndescription: A word'),
   );
-  here.signed('rules/broken.md', rule("condition: '(?=x)'"));
+  here.signed('rules/broken.md', rule("condition: '(x'"));
   here.write('rules/unsigned.md', rule('condition: x'));
   const list = await run('list');
   expect(list.stdout).toMatch(/^stream +no-word +project +always +once +A word$/m);
   expect(list.stdout).toMatch(/^unused +broken /m);
-  expect(list.stderr).toMatch(/ignoring .*unsigned\.md: .*\n.*rule broken .*engine: js/);
+  expect(list.stderr).toMatch(/ignoring .*unsigned\.md: .*\n.*rule broken .*condition \(x/);
   expect(JSON.parse((await run('list', '--json')).stdout)).toMatchObject({
     success: true,
     refused: [{}],

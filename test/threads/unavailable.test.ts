@@ -18,7 +18,7 @@ const fetch = (id: string) => `<fetch><skill OPTIONAL>${id}</skill></fetch>`;
 
 /** Entries of a directive, the reason why each is of no use, and how it comes to that. */
 const CASES: readonly [string, string, RegExp, ((here: Lab) => void)?][] = [
-  ['a tool that does not exist', execute('t/none'), /t\.none allows no tool/],
+  ['a tool that does not exist', execute('t/none'), /t\.none matches no tool/],
   [
     'an unsigned tool',
     execute('t/raw'),
@@ -113,5 +113,5 @@ it('a wildcard names nothing', async () => {
   const { status, warnings = [] } = await here.run('job');
   expect(status).toBe('completed');
   expect(warnings.join()).toContain('broken');
-  expect(warnings.join()).toContain('Skill "helper" skipped');
+  expect(warnings.join()).toContain('skill helper is not signed [unsigned]');
 });

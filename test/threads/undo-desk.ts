@@ -1,4 +1,13 @@
-import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import type { FileUndo, UndoRequest } from '../../src/app/api/trees.ts';
@@ -80,4 +89,26 @@ export async function undoDesk(): Promise<UndoDesk> {
       return rows.filter(({ kind }) => kind === role).map(({ entry }) => entry.id);
     },
   };
+}
+
+export function git({ project }: Lab, ...args: readonly string[]): string {
+  const identity = ['-c', 'user.name=t', '-c', 'user.email=t@example.com'];
+  return execFileSync('git', [...identity, ...args], { cwd: project, encoding: 'utf8' });
+}
+
+/** A desk whose project is a repository with one commit of `a.txt`. */
+export async function repository(): Promise<UndoDesk> {
+  const desk = await undoDesk();
+  desk.put('a.txt', 'one\ntwo\nthree\nfour\nfive\n');
+  desk.put('.gitignore', '.ai/\nignored.txt\n');
+  git(desk.lab, 'init', '--quiet');
+  git(desk.lab, 'add', '--all');
+  git(desk.lab, 'commit', '--quiet', '-m', 'first');
+  return desk;
+}
+
+/** Names of the worktrees of a project. */
+export function worktrees({ lab }: UndoDesk): readonly string[] {
+  const folder = lab.path('state/worktrees');
+  return existsSync(folder) ? readdirSync(folder).filter((name) => !name.includes('.')) : [];
 }

@@ -78,7 +78,7 @@ async function inOrder(
   return entries.toSorted((a, b) => (seqs.get(a) ?? 0) - (seqs.get(b) ?? 0));
 }
 
-it.each([1, 2, 3, 4])(
+it.each(process.env['RYE_FAULTS'] === undefined ? [1] : [1, 2, 3, 4])(
   'random edits, branches and undos leave the files of a naive model (seed %i)',
   async (seed) => {
     const next = random(seed);

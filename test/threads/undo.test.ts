@@ -171,7 +171,7 @@ describe('undo of files', () => {
     const copies = join(desk.lab.path('state/threads'), id, 'copies');
     writeFileSync(join(copies, 'a'.repeat(64)), 'left by a crash');
     const { recovery, doctor } = desk.lab.rye();
-    expect(JSON.stringify(await doctor())).toContain('2 copies of changed files');
+    expect(JSON.stringify(await doctor())).toContain('2 copies of files that tools changed');
     const young = await recovery.collect({ olderThanMs: 3_600_000 });
     expect(young).toMatchObject({ archived: [], copies: { files: 1, bytes: 15 }, failures: [] });
     expect((await desk.undo(id, { dryRun: true })).files).toHaveLength(1);

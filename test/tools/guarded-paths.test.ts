@@ -68,6 +68,7 @@ describe('guardOf', () => {
         '.config/fish/config.fish',
         '.exrc',
         '.ssh/config',
+        '.cache/rye/code/x',
         'x/commondir',
       ],
     ],
@@ -165,6 +166,61 @@ describe('writes to guarded paths', () => {
       );
       expect([path, text.includes('path_denied')]).toEqual([path, true]);
     }
+  });
+});
+
+describe('new names in the root of a project', () => {
+  /** Names that an attacker found outside the table of that time, and siblings: no table can have all. */
+  const TRAPS = [
+    '.helix/languages.toml opencode.json opencode.jsonc .pi/extensions/x.ts .roo/mcp.json',
+    '.vimspector.json _vimrc _exrc .gemini/settings.json .opencode/x .windsurf/x .kiro/hooks/x',
+    '.zed/tasks.json .run/x.xml .fleet/run.json .direnv/x .mise/config.toml .mise.local.toml',
+    'mise.local.toml .devcontainer.json a.code-workspace a.sublime-project .gdbinit .vimrc .bzr/x',
+    '.pijul/config .cline/x .clinerules/x .continue/config.yaml .amazonq/mcp.json .augment/x',
+    '.qwen/x .trae/x .junie/mcp.json .crush.json crush.json .goose/x .factory/x .aider.conf.yml',
+    '.claude.json .agents/x .yarn/plugins/x.cjs .bunfig.toml .mvn/jvm.config .bundle/config',
+    '.inputrc .tmux.conf .screenrc .pdbrc lefthook.yml .lefthook/pre-commit/x',
+    '.pre-commit-config.yaml .envrc.local .pylintrc .eslintrc.js .prettierrc .luarc.json .clangd',
+    '.tool-versions .env .an-agent-of-next-year/hooks.json .unknown .GitHub/hooks/x.json',
+    '.github/agents/x.json .github/copilot/mcp.json .gitlab/duo/x.json .g\u200bemini/x .Idea./x',
+    '.ZED/tasks.json',
+  ]
+    .join(' ')
+    .split(' ');
+  const PLAIN = [
+    '.gitignore .dockerignore .npmignore .editorconfig .env.example .env.sample',
+    '.github/workflows/ci.yml .github/CODEOWNERS .github/dependabot.yml .github/a.md',
+    '.gitlab-ci.yml .circleci/config.yml .config/app.json .venv/x .cache/x .next/x',
+    '.pytest_cache/x .nvmrc .nojekyll sub/.prettierrc sub/.unknown/x a.txt .ai/reports/x.md',
+  ]
+    .join(' ')
+    .split(' ');
+
+  // Requirement: no-editor-traps, new-names-need-a-grant
+  it('need the grant `traps`, but for those that set none', async () => {
+    await using project = await Project.create();
+    const refused = async (path: string, options = {}): Promise<boolean> => {
+      const { text } = await project.run('write', { path, content: 'x' }, options);
+      expect(text).toMatch(/Created|guarded\/traps|not valid|NUL/);
+      return !text.includes('Created');
+    };
+    for (const path of TRAPS) expect([path, await refused(path)]).toEqual([path, true]);
+    for (const path of PLAIN) expect([path, await refused(path)]).toEqual([path, false]);
+    for (const path of TRAPS)
+      expect([path, await refused(path, lifting('traps'))]).toEqual([path, false]);
+  });
+
+  it('may be written when they are there, unless the table has them', async () => {
+    await using project = await Project.create({
+      '.prettierrc': '{}',
+      '.tool/x': '',
+      '.vimrc': '',
+    });
+    const write = async (path: string): Promise<string> =>
+      (await project.run('write', { path, content: 'x' })).text;
+    expect(await write('.prettierrc')).not.toContain('path_denied');
+    expect(await write('.tool/y')).not.toContain('path_denied');
+    expect(await write('.vimrc')).toContain('path_denied');
   });
 });
 

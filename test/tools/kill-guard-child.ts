@@ -5,6 +5,8 @@ import path from 'node:path';
 import { killGuard } from '../../src/tools/kill-guard.ts';
 import { runProcess } from '../../src/tools/process.ts';
 
+/** The guard's work for what it does not hold must not grow with each line. */
+const MANY = 60;
 const [mode, seconds] = process.argv.slice(2);
 
 function guardPid(): string {
@@ -47,7 +49,18 @@ else if (mode === 'folders') {
   killGuard.holdFolder(folder('given back'));
   killGuard.holdFolder(folder('held two'));
   killGuard.releaseFolder(folder('given back'));
+  for (let times = 0; times < MANY; times += 1) killGuard.releaseFolder(folder('never told'));
   // the guard has what was told as soon as the pipe has taken it
+  await new Promise(setImmediate);
+  writeSync(1, 'up\n');
+  setInterval(() => undefined, 1000);
+} else if (mode === 'marks') {
+  const file = (name: string): string => path.join(seconds ?? '', name);
+  for (const name of ['one mark', 'taken back', 'missing/folder', 'two']) {
+    killGuard.holdMark(file(name));
+  }
+  killGuard.releaseMark(file('taken back'));
+  for (let times = 0; times < MANY; times += 1) killGuard.releaseMark(file('never held'));
   await new Promise(setImmediate);
   writeSync(1, 'up\n');
   setInterval(() => undefined, 1000);

@@ -41,6 +41,32 @@ function shell(command: string, overrides: Partial<ProcessRequest> = {}) {
   return { result, output, marker };
 }
 
+describe('processes that leave the group of a command', () => {
+  it.each([
+    ['a session', 'setsid sleep 300 &'],
+    ['a double fork', '(setsid sh -c "sleep 300 & sleep 300" &)'],
+    ['nohup', 'nohup setsid sleep 300 > /dev/null 2>&1 & disown 2> /dev/null; true'],
+    ['a loop that ignores TERM', `setsid sh -c 'trap "" TERM; while :; do sleep 0.05; done' &`],
+    [
+      'one that starts others when it ends',
+      `setsid sh -c 'trap "setsid sleep 300 &" TERM; sleep 9 & wait' &`,
+    ],
+  ])('end with it: %s', async (_what, command) => {
+    const { result, marker } = shell(`${command}\nsleep 0.1`);
+    expect(await result).toMatchObject({ exitCode: 0, leftovers: [] });
+    expect(running(marker)).toEqual([]);
+  });
+
+  it('stay if they belong to another call', async () => {
+    const stop = new AbortController();
+    const other = shell('exec sleep 300', { signal: stop.signal });
+    await shell('setsid true & true').result;
+    expect(running(other.marker)).toHaveLength(1);
+    stop.abort();
+    await other.result;
+  });
+});
+
 describe('runProcess', () => {
   it('reports exit code, signal and output', async () => {
     const { result, output } = shell('echo out; echo err >&2; exit 3');

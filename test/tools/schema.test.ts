@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../src/core/json.ts';
 import { compileSchema, validateInput } from '../../src/tools/schema.ts';
+import { markForeign } from '../../src/tools/schema-dialect.ts';
 
 const schema: JsonObject = {
   type: 'object',
@@ -102,5 +103,79 @@ describe('validateInput', () => {
     ['wide', { type: 'object', enum: Array.from({ length: 20_000 }, () => 1) }],
   ])('refuses a schema: %s', async (_name, hostile) => {
     await expect(validateInput(hostile, {})).rejects.toMatchObject({ code: 'tool_malformed' });
+  });
+});
+
+describe('a schema of another dialect', () => {
+  const DRAFT_7 = { $schema: 'http://json-schema.org/draft-07/schema#' };
+  const DRAFT_4 = { $schema: 'http://json-schema.org/draft-04/schema#' };
+  const point = {
+    type: 'array',
+    items: [{ type: 'number' }, { type: 'string' }],
+    additionalItems: false,
+  };
+  const of = (property: JsonObject): JsonObject => ({
+    type: 'object',
+    properties: { a: property },
+  });
+
+  it.each<[string, JsonObject, JsonObject, JsonObject | undefined]>([
+    ['a tuple', { ...DRAFT_7, ...of(point) }, { a: [1, 'x'] }, { a: ['x', 1, 2] }],
+    [
+      'exclusive bounds',
+      { ...DRAFT_4, ...of({ type: 'number', minimum: 0, exclusiveMinimum: true }) },
+      { a: 1 },
+      { a: 0 },
+    ],
+    [
+      'required at the property',
+      { ...DRAFT_4, ...of({ type: 'string', required: true }) },
+      { a: 'x' },
+      {},
+    ],
+    [
+      'an id',
+      { ...DRAFT_4, id: 'http://x/y', ...of({ id: '#a', type: 'string' }) },
+      { a: 'x' },
+      undefined,
+    ],
+    [
+      'a reference',
+      { ...DRAFT_7, definitions: { p: point }, ...of({ $ref: '#/definitions/p' }) },
+      { a: [1, 'x'] },
+      { a: [1, 2] },
+    ],
+  ])('is understood: %s', async (_name, given, good, bad) => {
+    expect((await validateInput(given, good)).ok).toBe(true);
+    if (bad) expect((await validateInput(given, bad)).ok).toBe(false);
+  });
+
+  it.each<[string, JsonObject, JsonObject | undefined]>([
+    ['look-ahead', of({ type: 'string', pattern: '^(?=.*a)b' }), { a: {} }],
+    ['nullable without a type', of({ nullable: true, enum: ['x'] }), { a: 'y' }],
+    ['an unknown type', of({ type: 'any' }), undefined],
+    ['several types', of({ type: ['string', 'file'] }), undefined],
+    ['an empty enum', of({ type: 'string', enum: [] }), { a: {} }],
+    ['a tuple without its dialect', of(point), { a: [1, 2] }],
+    ['a broken reference', of({ $ref: '#/nowhere' }), undefined],
+    ['properties that are none', { type: 'object', properties: { a: 7 } }, undefined],
+  ])('of a server is called in spite of %s', async (_name, given, bad) => {
+    const own = structuredClone(given);
+    markForeign(given);
+    const good = bad?.['a'] === 'y' ? 'x' : Array.isArray(bad?.['a']) ? [1, 'x'] : 'text';
+    expect((await validateInput(given, { a: good })).ok).toBe(true);
+    if (bad) expect((await validateInput(given, bad)).ok).toBe(false);
+    expect(own).toEqual(given);
+  });
+
+  it('patterns are those of JavaScript', async () => {
+    const foreign = of({ type: 'string', pattern: '^\\u4e00\\/$' });
+    expect((await validateInput(foreign, { a: '\u4e00/' })).ok).toBe(true);
+    expect((await validateInput(foreign, { a: 'x' })).ok).toBe(false);
+  });
+
+  it('the reason of a refusal is given once', async () => {
+    const wrong = of({ type: 'array', items: [{ type: 'strng' }] });
+    await expect(validateInput(wrong, {})).rejects.toThrow(/^(?!.*(must be[^,]*),.*\1).*$/);
   });
 });

@@ -6,6 +6,7 @@ import {
   canonicalSha256,
   decisionFault,
   decisionStatement,
+  recordedFault,
   signatureFault,
   signDecision,
 } from '../../src/trust/approval.ts';
@@ -75,5 +76,16 @@ describe('decisionFault', () => {
     [{ status: 'unknown' }, 'key_untrusted'],
   ])('%o: %s', (status, fault) => {
     expect(decisionFault(signed, ABOUT, trusting(status))).toBe(fault);
+  });
+
+  it.each<readonly [revoked: string, decided: string, counts: boolean]>([
+    ['2026-11-27T09:00:00+09:00', '2026-11-27T05:00:00.000Z', false],
+    ['2026-11-27T02:00:00Z', '2026-11-27T02:00:00.500Z', false],
+    ['2026-11-26T23:30:00-05:00', '2026-11-27T04:00:00.000Z', true],
+    ['2026-11-27T02:00:00Z', '2026-11-27T01:59:59.999Z', true],
+  ])('a key that was revoked at %s decided at %s: %s', (revokedAt, at, counts) => {
+    const one = signDecision({ ...DECISION, decided_at: at }, key);
+    const status = { ...trusted, status: 'revoked', revokedAt } as KeyStatus;
+    expect(recordedFault(one, ABOUT, trusting(status))).toBe(counts ? undefined : 'key_revoked');
   });
 });

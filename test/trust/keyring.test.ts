@@ -14,6 +14,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { certificateText } from '../../src/trust/certificates.ts';
 import { renderTrustedKey, trustedKeySubject } from '../../src/trust/key-files.ts';
 import { revocationSubject } from '../../src/trust/key-statements.ts';
 import { openKeyring } from '../../src/trust/keyring-fs.ts';
@@ -414,4 +415,39 @@ test('a payload signer serves the log, and its verifier knows revocations', asyn
   expect(at('2026-01-02T03:04:04.999Z')).toBe(true);
   expect(at('2026-01-02T03:04:05.000Z')).toBe(false);
   expect(at('never')).toBe(false);
+});
+
+describe('what a file of a key limits', () => {
+  const approver = (): string =>
+    renderTrustedKey({ key: teammate, owner: 'bob', scope: { purposes: ['approve'] } });
+
+  test('is not widened by a default: the user names what the key is for', async () => {
+    await keyring.init();
+    await expect(keyring.trust(approver())).rejects.toMatchObject({
+      message: `the key file of ${teammate.keyId} is for approve alone`,
+      hint: 'Name what you trust it for: --for approve',
+    });
+    const named = await keyring.trust(approver(), { purposes: ['approve'] });
+    expect(named.purposes).toEqual(['approve']);
+  });
+
+  test('is the later end of two certificates', async () => {
+    await keyring.init();
+    await keyring.trust(stranger.pem, { owner: 'fleet', purposes: ['certify'] });
+    const certify = (space: string, notAfter: number): void =>
+      write(
+        join(space, '.ai/config/keys/certified', `${teammate.keyId}.toml`),
+        certificateText(stranger, { key: teammate, labels: ['w'], notAfter, now: NOW - 1000 }),
+      );
+    const [over, valid] = [NOW - 500, NOW + 60_000];
+    for (const [user, project, expected] of [
+      [over, valid, 'trusted'],
+      [valid, over, 'trusted'],
+      [over, over, 'revoked'],
+    ] as const) {
+      certify(userSpacePath, user);
+      certify(projectPath, project);
+      expect(statusOf(open(), teammate.keyId)).toBe(expected);
+    }
+  });
 });

@@ -1,6 +1,13 @@
 import type { LaunchedThread } from '../../threads/ports.ts';
 import type { ExecuteDirectiveRequest } from '../presets.ts';
 
+/** The database of a fleet. */
+export interface FleetInit {
+  readonly database: string;
+  /** True to add the root of this user where another one has a fleet; else that is refused with `already_exists`. */
+  readonly join?: boolean | undefined;
+}
+
 /** A fleet that was made. */
 export interface FleetMade {
   /** URL of the store, without its password. */
@@ -81,6 +88,8 @@ export interface FleetQueueState {
 export interface FleetWorker {
   readonly worker_id: string;
   readonly labels: readonly string[];
+  /** True if its key has a certificate of a root that is trusted here. */
+  readonly certified: boolean;
   readonly version: string;
   readonly draining: boolean;
   /** Seconds until its lease runs out; negative once it has. */
@@ -109,7 +118,7 @@ export interface FleetTry {
 /** The fleet that shares the store of the project. Methods throw `fleet_unavailable` if there is none. */
 export interface FleetService {
   /** Makes the tables of a fleet and its root key, and writes the store into the configuration. Can be repeated. */
-  init(options: { readonly database: string }): Promise<FleetMade>;
+  init(options: FleetInit): Promise<FleetMade>;
   /** Returns the key of the root. Throws `key_missing` where no fleet was made. */
   root(): Promise<FleetRoot>;
   enroll(options: EnrollOptions): Promise<EnrolledWorker>;

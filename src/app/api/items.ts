@@ -80,10 +80,17 @@ export interface ItemsService {
     options?: { dryRun?: boolean },
   ): Promise<readonly SignOutcome[]>;
   verify(type: SignableType, pattern: string): Promise<readonly VerifyOutcome[]>;
+  /** The items of the project, or of the user if both are one folder, whose signature does not count. */
+  unsigned(type?: SignableType): Promise<readonly UnsignedItem[]>;
   /** Writes an unsigned item of the project from a template. Throws `already_exists` or `invalid_item_id`. */
   create(type: NewType, id: string): Promise<NewItem>;
   /** Returns the files with this id in all spaces, without reading them. */
   locate(id: string): Promise<readonly LocatedItem[]>;
+}
+
+/** An item whose signature does not count. `changes` counts the lines that changed since the last commit. */
+export interface UnsignedItem extends VerifyOutcome {
+  readonly changes?: { readonly added: number; readonly removed: number };
 }
 
 /** Types that `rye new` can write; a hook is an entry of `agent/hooks.yaml`. */
@@ -131,6 +138,8 @@ export interface KeysService {
    * new one, for the same.
    */
   rotate(): Promise<KeyRotation>;
+  /** Encrypts the private key with a new passphrase, from the terminal or `RYE_KEY_PASSPHRASE`; `off`: removes the protection. */
+  protect(options?: { readonly off?: boolean | undefined }): Promise<KeySummary>;
   /** Writes the rotations and revocations of the user's own keys to the project; returns the paths of new files. */
   publish(): Promise<readonly string[]>;
 }

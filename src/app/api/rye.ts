@@ -1,4 +1,5 @@
 import type { Clock } from '../../core/clock.ts';
+import type { ErrorInfo } from '../../core/errors.ts';
 import type { McpServerStart } from '../../core/events.ts';
 import type { HookDeclaration, HookEvent } from '../../core/hook.ts';
 import type { IdSource } from '../../core/ids.ts';
@@ -47,6 +48,16 @@ export interface ConfigValue {
   readonly value: JsonValue;
   /** `file:line` or the layer that set it. */
   readonly origin: string;
+  /** It is a default of rye. */
+  readonly is_default?: true;
+}
+
+/** A configured MCP server with its tools, or the error of its start. */
+export interface McpServerReport {
+  readonly name: string;
+  readonly ok: boolean;
+  readonly error?: ErrorInfo;
+  readonly tools: readonly { readonly id: string; readonly description: string }[];
 }
 
 export interface DoctorLine {
@@ -137,6 +148,10 @@ export interface Rye {
    */
   useModel(name: string, options?: { readonly space?: 'user' | 'project' }): Promise<ModelUse>;
   doctor(): Promise<readonly DoctorLine[]>;
+  /** Starts the configured MCP servers, or one of them, and lists their tools. Throws `item_not_found` for an unknown name. */
+  mcpServers(name?: string): Promise<readonly McpServerReport[]>;
+  /** Writes an MCP server to the project's `mcp.yaml`, which has to be signed then. Returns the path. Throws `already_exists`. */
+  addMcpServer(name: string, server: McpServerOptions): Promise<string>;
   /** Ends what was started and closes the store. */
   close(options?: CloseOptions): void;
 }
@@ -163,6 +178,8 @@ export interface McpServerOptions {
   readonly connect_timeout_seconds?: number;
   /** True to trust the annotations of its tools, such as `readOnlyHint`. */
   readonly trust_annotations?: boolean;
+  /** True to run calls of its tools beside other calls of an answer, although they may change something. */
+  readonly parallel?: boolean;
   readonly enabled?: boolean;
 }
 

@@ -65,19 +65,14 @@ export type ServeEvent =
       /** `created`: it waits for a slot. */
       readonly status: LaunchedThread['status'];
     }
-  /** Dropped: the last thread of the schedule still runs. */
+  /** Dropped, or put off: a thread of the schedule has not ended. */
   | {
-      readonly event: 'skipped';
+      readonly event: 'skipped' | 'waiting';
       readonly schedule: string;
       readonly at: string;
       readonly thread_id: string;
-    }
-  /** Put off until the last thread of the schedule has ended. */
-  | {
-      readonly event: 'waiting';
-      readonly schedule: string;
-      readonly at: string;
-      readonly thread_id: string;
+      /** `suspended`: it waits for a person; `running`: also one that waits for a slot. */
+      readonly status: 'running' | 'suspended';
     }
   /** Dropped: no loop was there for these times. */
   | {

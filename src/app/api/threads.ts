@@ -87,8 +87,13 @@ export interface UnverifiedLine {
 }
 
 export interface ThreadsService {
-  /** Resolves everything and changes nothing. */
-  plan(request: ExecuteDirectiveRequest): Promise<ThreadPlan>;
+  /** Resolves everything and changes nothing. With `needsModel`, throws if no model could run it, as without a key. */
+  plan(
+    request: ExecuteDirectiveRequest,
+    options?: { readonly needsModel?: boolean },
+  ): Promise<ThreadPlan>;
+  /** Throws `provider_key_missing` if the model of a thread could not be called now. */
+  assertModel(threadId: string): Promise<void>;
   /** Runs to the end. A thread that failed is a result; only a thread that could not be started throws. */
   execute(request: ExecuteDirectiveRequest): Promise<ThreadResult>;
   executeTool(request: ExecuteToolRequest): Promise<ToolRunResult>;
@@ -97,6 +102,8 @@ export interface ThreadsService {
   unlisted(): Promise<readonly string[]>;
   /** Resolves `@` (the last session), `@2` (the one before) or a unique prefix or suffix to a full id; one that only threads of one chain share, to the first of them. Refuses with `ambiguous` or `thread_not_found`. */
   resolveId(part: string): Promise<string>;
+  /** Returns the IDs of the threads of a session, from its first to its last, by the ID of any of them. */
+  session(threadId: string): Promise<readonly string[]>;
   show(threadId: string): Promise<ThreadDetails>;
   /**
    * Streams events in order; with `follow` until the current run has ended or `signal` aborts. Events of a later run are
@@ -171,6 +178,8 @@ export interface ThreadStats {
   readonly cancelled: number;
   readonly continued: number;
   readonly spend: number;
+  /** The part of `spend` that is an upper bound, for calls that a crash cut. Absent: none. */
+  readonly estimated_spend_usd?: number;
   readonly tokens: number;
   readonly turns: number;
   readonly elapsed_seconds: number;
@@ -220,6 +229,8 @@ export interface ChildrenService {
 export interface ThreadVerification {
   readonly thread_id: string;
   readonly ok: boolean;
+  /** The conversation comes from another program; absent: rye ran it. */
+  readonly imported?: true;
   readonly checks: readonly {
     readonly name:
       | 'thread.json'
@@ -229,12 +240,15 @@ export interface ThreadVerification {
       | 'capabilities'
       | 'knowledge'
       | 'artifacts'
+      | 'origin'
       | 'head';
     readonly ok: boolean;
     readonly error?: ErrorInfo;
     /** Byte offset in the transcript where verification failed. */
     readonly offset?: number;
     readonly detail?: string;
+    /** The thread that was checked; absent: the only one. */
+    readonly thread_id?: string;
   }[];
   /** Comparisons that were not possible, and files that do not belong to the thread. */
   readonly warnings: readonly string[];
@@ -309,6 +323,8 @@ export interface RecoveredThread {
   readonly reason: string;
   /** Bytes after the last signature of its log, which were moved to a file beside it. */
   readonly unverified_bytes?: number;
+  /** USD that were booked for model calls which the crash cut: an upper bound. Absent: none. */
+  readonly estimated_spend_usd?: number;
 }
 
 export interface RecoveryReport {

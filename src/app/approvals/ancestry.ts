@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { EXIT, RyeError } from '../../core/errors.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import type { Store } from '../../storage/store.ts';
+import { isMarked } from '../../tools/tool-mark.ts';
 
 /** A process above this one. */
 interface Ancestor {
@@ -38,7 +39,7 @@ export async function assertOutsideThreads(
     const owner = owners.ofRecord(record);
     const pid = owner && owners.pidOf(owner);
     if (!owner || pid === undefined || !pids.has(pid)) continue;
-    if (owners.state(owner) === 'alive') throw refused(record.thread_id, act);
+    if (owners.state(owner) !== 'gone') throw refused(record.thread_id, act);
   }
 }
 
@@ -62,19 +63,34 @@ export function assertOutsideTools(
 ): readonly Ancestor[] {
   const own = env['RYE_THREAD_ID'];
   if (own !== undefined && own !== '') throw refused(own, act);
+  if (process.platform === 'linux') assertUnmarked(act);
   const above = ancestors(process.ppid);
   const marked = above.find(({ threadId }) => threadId !== undefined);
   if (marked?.threadId !== undefined) throw refused(marked.threadId, act);
   return above;
 }
 
-function refused(threadId: string, act: PersonalAct): RyeError {
+/** An orphan has no ancestor that would tell, but the mark of the tool that left it. Without `/proc` nothing can be told. */
+function assertUnmarked(act: PersonalAct): void {
+  if (isMarked('self')) throw refused(undefined, act);
+  if (procAncestor(process.pid)?.pid === undefined) {
+    throw new RyeError(
+      'approval_refused',
+      `/proc does not show this process: rye cannot tell whether a thread started it`,
+      {
+        hint: 'Do it in your own shell, outside of the thread.',
+      },
+    );
+  }
+}
+
+function refused(threadId: string | undefined, act: PersonalAct): RyeError {
   return new RyeError(
     'approval_refused',
-    `this process was started by the thread ${threadId}: a thread cannot ${act}`,
+    `this process was started by ${threadId === undefined ? 'a tool of a thread' : `the thread ${threadId}`}: a thread cannot ${act}`,
     {
       hint: 'Do it in your own shell, outside of the thread.',
-      details: { thread_id: threadId },
+      ...(threadId === undefined ? {} : { details: { thread_id: threadId } }),
     },
   );
 }
@@ -103,14 +119,35 @@ function procAncestor(pid: number): Ancestor | undefined {
 
 /** The thread in a process's first environment, which the process itself cannot take out. */
 function markOf(pid: number): string | undefined {
+  return firstValue(pid, 'RYE_THREAD_ID');
+}
+
+/** A variable with which a process was started, as every process of the user can read it; undefined if it is empty. */
+function firstValue(pid: number, name: string): string | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/environ`, 'utf8');
-    const mark = text.split('\0').find((entry) => entry.startsWith('RYE_THREAD_ID='));
-    const id = mark?.slice('RYE_THREAD_ID='.length) ?? '';
-    return id === '' ? undefined : id;
+    const entry = text.split('\0').find((one) => one.startsWith(`${name}=`));
+    return entry?.slice(name.length + 1) || undefined;
   } catch {
     return undefined; // it belongs to another user
   }
+}
+
+/**
+ * Returns the process, this one or one above it, in whose environment every tool without a sandbox can read the signing key;
+ * undefined if none shows it. rye hides its own; the shell of a job cannot.
+ */
+export function showsSigningKey(
+  env: Readonly<Record<string, string | undefined>>,
+): number | undefined {
+  if (env['RYE_SIGNING_KEY']?.includes('PRIVATE KEY') !== true) return undefined;
+  return [process.pid, ...ancestors(process.ppid).map(({ pid }) => pid)].find(showsKey);
+}
+
+function showsKey(pid: number): boolean {
+  return (
+    firstValue(pid, 'RYE_SIGNING_KEY')?.includes('PRIVATE KEY') ?? process.platform !== 'linux'
+  );
 }
 
 function psAncestor(pid: number): Ancestor | undefined {

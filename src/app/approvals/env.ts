@@ -1,4 +1,5 @@
 import type { ApprovalEnv } from '../../threads/approval-port.ts';
+import { needOfCall } from '../../tools/call-need.ts';
 import type { Workspace } from '../workspace.ts';
 import { notifyPeople } from './notify.ts';
 import { approvalPolicies } from './policy.ts';
@@ -9,6 +10,7 @@ export function approvalEnv(workspace: Workspace): ApprovalEnv['approvals'] {
   return {
     policies: async () => await approvalPolicies(workspace),
     keys: workspace.keyring,
+    needOf: needOfCall,
     describe: async (call, folder) => describeCall(folder, call),
     notify: async (requested) => await notifyPeople(workspace, requested),
   };

@@ -3,6 +3,7 @@ import { createHmac } from 'node:crypto';
 import type { RequestedApproval } from '../../core/approval.ts';
 import { messageOf } from '../../core/errors.ts';
 import type { Notification } from '../../policy/approvals.ts';
+import { webFetch } from '../../startup/web-fetch.ts';
 import { childEnvironment } from '../../tools/process.ts';
 import type { Workspace } from '../workspace.ts';
 import { listedApproval } from './listed.ts';
@@ -82,15 +83,16 @@ async function post(
   }
   const signature =
     key === undefined ? undefined : createHmac('sha256', key).update(body).digest('hex');
-  const response = await fetch(webhook, {
+  const request = {
     method: 'POST',
     body,
-    redirect: 'error',
+    redirect: 'error' as const,
     signal: AbortSignal.timeout(TIMEOUT_MS),
     headers: {
       'content-type': 'application/json',
       ...(signature === undefined ? {} : { 'x-rye-signature': `sha256=${signature}` }),
     },
-  });
+  };
+  const response = await webFetch(webhook, request, options.env);
   if (!response.ok) throw new Error(`${new URL(webhook).host} answered ${response.status}`);
 }

@@ -1,8 +1,16 @@
 import { RyeError } from '../../core/errors.ts';
+import { wireName } from '../../core/ids.ts';
+import { didYouMean } from '../../core/text.ts';
 import { readConfigFile } from '../../items/config-fs.ts';
 import type { FoundFile } from '../../items/spaces-fs.ts';
 import { verifyFile } from '../../items/verified-fs.ts';
-import { type ApprovalPolicy, parseApprovalPolicy } from '../../policy/approvals.ts';
+import {
+  type ApprovalPolicy,
+  type ApprovalRule,
+  namesTool,
+  parseApprovalPolicy,
+} from '../../policy/approvals.ts';
+import { globIntersection } from '../../policy/glob.ts';
 import type { KeyLookup } from '../../trust/keys.ts';
 import { faultError } from '../../trust/policy.ts';
 import type { Problem } from '../api/items.ts';
@@ -48,15 +56,33 @@ export async function assertApprovalPolicies(
   }
 }
 
-/** Returns the approvers of a file whose keys are unknown; nothing for a file that cannot be read. */
-export async function keyProblems(
+/** Lists of all that rules can be about. */
+interface Known {
+  /** IDs of tools. */
+  readonly tools: readonly string[];
+  /** Names of MCP servers; undefined if they cannot be read. */
+  readonly servers: readonly string[] | undefined;
+}
+
+/**
+ * Returns the approvers of a file whose keys are unknown, and its rules that match no known tool; nothing for a file that
+ * cannot be read. The rules of a person are for all projects, so that a tool may be another one's.
+ */
+export async function policyProblems(
   file: FoundFile,
   keys: Pick<KeyLookup, 'find'>,
+  known: Known,
 ): Promise<readonly Problem[]> {
   try {
     const { value } = await readConfigFile(file);
     const policy = parseApprovalPolicy(value, file.space, { path: file.path });
-    return unknownKeys(policy, keys).map((one) => toProblem(one, file.path));
+    const severity = file.space === 'project' ? 'error' : 'warning';
+    return [
+      ...unknownKeys(policy, keys).map((one) => toProblem(one, file.path)),
+      ...idleRules(policy, known).map(
+        (one) => ({ ...toProblem(one, file.path), severity }) as const,
+      ),
+    ];
   } catch (error) {
     if (error instanceof RyeError) return [];
     throw error;
@@ -75,7 +101,54 @@ function unknownKeys(
         new RyeError(
           'config_invalid',
           `approvals of the ${space} space: the key ${key} of ${name} is not trusted`,
-          { hint: `Run: rye keys trust FILE --owner ${name} --for approve` },
+          {
+            hint: `Ask ${name} for the output of "rye keys export" and run: rye keys trust FILE --owner ${name} --for approve`,
+          },
         ),
     );
+}
+
+/** Tools that a thread may have without a file. */
+const OFFERED = [
+  'skills/use',
+  'skills/read',
+  'skills/run_script',
+  'tool_search',
+  'rye/agent/limit',
+];
+
+function idleRules(
+  { rules, space }: ApprovalPolicy,
+  { tools, servers }: Known,
+): readonly RyeError[] {
+  const ids = [...tools, ...OFFERED];
+  const remote = servers?.map((name) => `mcp/${name}/*`) ?? ['mcp/*'];
+  const isIdle = ({ tool, capability = '' }: ApprovalRule): boolean => {
+    if (tool !== undefined) {
+      const patterns = [...remote, ...remote.map((one) => `${wireName(one.slice(0, -2))}_*`)];
+      return (
+        !ids.some((id) => namesTool(tool, id)) &&
+        !patterns.some((pattern) => globIntersection(tool, pattern).length > 0)
+      );
+    }
+    const needs = [...ids, ...remote].map((id) => `rye.execute.tool.${id.replaceAll('/', '.')}`);
+    return (
+      capability.startsWith('rye.execute.tool.') &&
+      !needs.some((need) => globIntersection(capability, need).length > 0)
+    );
+  };
+  return rules.filter(isIdle).map(({ name, tool, capability = '' }) => {
+    const near = ids.filter((id) => id.endsWith(`/${tool}`));
+    return new RyeError(
+      'config_invalid',
+      `approvals of the ${space} space: ${name} is about "${tool ?? capability}", and no tool that is known here has that ID`,
+      {
+        hint:
+          near.length > 0
+            ? `Did you mean ${near.join(' or ')}?`
+            : (didYouMean(tool ?? '', ids) ??
+              'List the tools: rye list tool. Add the tool or the MCP server first.'),
+      },
+    );
+  });
 }

@@ -1,32 +1,59 @@
 import { createHash } from 'node:crypto';
-import { closeSync, openSync, readFileSync, readSync, realpathSync, statSync } from 'node:fs';
-import { resolve, sep } from 'node:path';
+import {
+  closeSync,
+  existsSync,
+  openSync,
+  readFileSync,
+  readlinkSync,
+  readSync,
+  realpathSync,
+  statSync,
+} from 'node:fs';
+import { basename, dirname, normalize, relative, resolve, sep } from 'node:path';
 import type { ApprovalPreview, ApprovalSubject } from '../../core/approval.ts';
 import { systemCodeOf } from '../../core/errors.ts';
 import { isRecord, type JsonObject } from '../../core/json.ts';
+import { headChars } from '../../core/text.ts';
 import { diffOf } from '../../export/line-diff.ts';
 import type { ReviewedCall } from '../../loop/ports.ts';
 import { applyEdit } from '../../tools/builtin/edit.ts';
 
-/** Characters of a preview; the input is logged whole beside it. */
+/** Characters of a preview and of an input. No person judges more than this. */
 const MAX_CHARS = 64 * 1024;
 /** Files above this size are not compared. */
 const MAX_BYTES = 4 * 1024 * 1024;
 
+/** The built-in shell: its command line represents the call. */
+const SHELL = 'rye/bash';
+
 interface Described {
   readonly preview: ApprovalPreview;
   readonly files: ApprovalSubject['files'];
+  /** Why no person can judge the call. */
+  readonly problem?: string;
 }
 
-/** Returns what people are shown about a call: a diff, a command, an address or a question, else its input. */
-export function describeCall(projectPath: string, { tool, input, need }: ReviewedCall): Described {
+/** Returns what people are shown about a call: a diff, a command of the shell or a question, else its whole input. */
+export function describeCall(projectPath: string, call: ReviewedCall): Described {
+  const described = describe(projectPath, call);
+  const chars = Math.max(described.preview.text.length, JSON.stringify(call.input).length);
+  if (chars <= MAX_CHARS) return described;
+  const text = headChars(described.preview.text, MAX_CHARS);
+  return {
+    ...described,
+    preview: { ...described.preview, text },
+    problem: `the call has ${chars} characters, and a person can judge at most ${MAX_CHARS}. Make several smaller calls.`,
+  };
+}
+
+function describe(projectPath: string, { tool, input, need }: ReviewedCall): Described {
   const question = tool.question?.(input);
   if (question) {
     const { text, schema } = question;
     return { preview: { title: 'Question', format: 'question', text, schema }, files: [] };
   }
   const paths = writtenBy(tool, input);
-  const files = paths.map((path) => ({ path, sha256: hashOf(projectPath, path) }));
+  const files = paths.map((path) => boundFile(projectPath, path));
   const before = new Map(paths.map((path) => [path, readBytes(projectPath, path)]));
   const [path] = paths;
   const after = path === undefined ? undefined : contentAfter(tool.id, input, before.get(path));
@@ -35,19 +62,74 @@ export function describeCall(projectPath: string, { tool, input, need }: Reviewe
   const isComparable = path !== undefined && (isNew || before.get(path) !== undefined);
   if (isComparable && after !== undefined) {
     const old = before.get(path)?.toString('utf8') ?? '';
-    const title = `${isNew ? 'Create' : 'Change'} ${path}`;
-    return { preview: { title, format: 'diff', text: cut(diffText(old, after)) }, files };
+    const title = `${isNew ? 'Create' : 'Change'} ${namedFile(files[0], path)}`;
+    return { preview: { title, format: 'diff', text: diffText(old, after) }, files };
   }
-  const { command, url } = input;
-  if (typeof command === 'string') {
-    return { preview: { title: 'Run a command', format: 'command', text: cut(command) }, files };
-  }
-  if (typeof url === 'string') {
-    return { preview: { title: 'Reach an address', format: 'url', text: cut(url) }, files };
+  const { command } = input;
+  if (tool.id === SHELL && typeof command === 'string') {
+    return { preview: { title: 'Run a command', format: 'command', text: command }, files };
   }
   const { verb, item_type: type, item_id: id = '' } = need;
   const title = `${verb} ${type} ${id}`.trim();
-  return { preview: { title, format: 'input', text: cut(JSON.stringify(input, null, 2)) }, files };
+  return { preview: { title, format: 'input', text: JSON.stringify(input, null, 2) }, files };
+}
+
+type BoundFile = ApprovalSubject['files'][number];
+
+/** Returns a file as a request names it: also by the place where the bytes would be, through links too. */
+function boundFile(projectPath: string, path: string): BoundFile {
+  return { path, sha256: hashOf(projectPath, path), ...placeOf(projectPath, path) };
+}
+
+/** The real path in the project, and the device and inode of its folder; none if they are out of reach. */
+function placeOf(projectPath: string, path: string): Pick<BoundFile, 'real' | 'folder'> {
+  const target = resolve(projectPath, path);
+  try {
+    const real = realTarget(target);
+    const { dev, ino } = statSync(existingFolder(dirname(real)));
+    const inside = relative(realpathSync(projectPath), real).split(sep).join('/');
+    return { real: inside, folder: `${dev}:${ino}` };
+  } catch (error) {
+    if (systemCodeOf(error) === undefined) throw error;
+    return {};
+  }
+}
+
+/** The real path of a file, or of the place where it would be made, also at the end of a link that leads to nothing. */
+function realTarget(target: string, links = 0): string {
+  try {
+    return realpathSync(target);
+  } catch (error) {
+    const parent = dirname(target);
+    if (systemCodeOf(error) !== 'ENOENT' || parent === target || links > MAX_LINKS) throw error;
+    const folder = realTarget(parent, links);
+    const link = linkTarget(target);
+    if (link === undefined) return resolve(folder, basename(target));
+    return realTarget(resolve(folder, link), links + 1);
+  }
+}
+
+/** Links that a system follows at most. */
+const MAX_LINKS = 40;
+
+function linkTarget(path: string): string | undefined {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return undefined;
+  }
+}
+
+function existingFolder(path: string): string {
+  return existsSync(path) ? path : existingFolder(dirname(path));
+}
+
+/** Returns `out/a.yml (really .github/a.yml)` for a path that leads elsewhere. */
+function namedFile(file: BoundFile | undefined, path: string): string {
+  const real = file?.real;
+  return real === undefined || real === normalize(path).split(sep).join('/')
+    ? path
+    : `${path} (really ${real})`;
 }
 
 function writtenBy(tool: ReviewedCall['tool'], input: JsonObject): readonly string[] {
@@ -131,9 +213,4 @@ function diffText(before: string, after: string): string {
   return diffOf(before, after)
     .map(({ kind, text }) => `${signs[kind]}${text}`)
     .join('\n');
-}
-
-function cut(text: string): string {
-  if (text.length <= MAX_CHARS) return text;
-  return `${text.slice(0, MAX_CHARS)}\n… ${text.length - MAX_CHARS} more characters`;
 }

@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import type { ApprovalDecision, ApprovalState, SignedDecision } from '../../core/approval.ts';
 import { isoTime } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
@@ -7,10 +8,12 @@ import type { StoredApproval } from '../../storage/store.ts';
 import { chainEnd } from '../../threads/family/children.ts';
 import { resumeInBackground } from '../../threads/family/resume-process.ts';
 import { DecisionTaker } from '../../threads/family/take-up.ts';
+import type { ThreadEnv } from '../../threads/ports.ts';
 import { plainDecisions } from '../../threads/run/approval-history.ts';
 import { validateInput } from '../../tools/schema.ts';
 import {
   canonicalSha256,
+  type DecisionFault,
   decisionFault,
   requestSha256,
   signDecision,
@@ -27,6 +30,7 @@ import { threadEnv } from '../thread-env.ts';
 import { threadFiles } from '../thread-files.ts';
 import type { Workspace } from '../workspace.ts';
 import { assertOutsideThreads } from './ancestry.ts';
+import { aboutEdit, assertMayEdit, demandsOfEdits } from './edits.ts';
 import { listedApproval } from './listed.ts';
 import { verifyApproval } from './verify.ts';
 
@@ -73,7 +77,7 @@ export class ApprovalRequests implements ApprovalsService {
     const isOver = found.state !== 'pending' || isoTime(now) >= found.request.expires_at;
     if (!isOver) await this.#assertFits(found, { ...decision, key_id: key.keyId });
     const signed = signDecision(decision, key);
-    const fault = isOver ? undefined : decisionFault(signed, found.request, keyring);
+    const fault = isOver ? undefined : this.#faultOf(found, signed);
     if (fault !== undefined) throw notCounted(found, `${fault}: ${key.keyId}`);
     const stored = (await store.approvals.decide(found.request.id, signed, isoTime(now))) ?? found;
     // another person may have decided since it was read
@@ -85,7 +89,10 @@ export class ApprovalRequests implements ApprovalsService {
   async #settle(stored: StoredApproval, mayResume: boolean, now: string): Promise<DecidedApproval> {
     const { store, keyring } = this.#workspace;
     const { id, thread_id: threadId, worker_key_id: worker } = stored.request;
-    const judgement = judgeDecisions(stored, plainDecisions(this.#counted(stored)));
+    const decisions = plainDecisions(this.#counted(stored));
+    const inputs = decisions.map(({ input }) => input);
+    const demands = await demandsOfEdits(this.#workspace, stored, inputs);
+    const judgement = judgeDecisions(stored, decisions, demands);
     const { state } = judgement;
     const isDecided = state !== 'pending';
     if (state !== 'pending') await store.approvals.close(id, state, now);
@@ -138,7 +145,7 @@ export class ApprovalRequests implements ApprovalsService {
         hint: 'Give more characters of the id.',
       });
     }
-    throw new RyeError('approval_not_found', `there is no request ${JSON.stringify(part)}`, {
+    throw new RyeError('approval_not_found', `unknown request ${JSON.stringify(part)}`, {
       hint: 'Run: rye approvals list',
       details: { id: part },
     });
@@ -158,6 +165,7 @@ export class ApprovalRequests implements ApprovalsService {
     if (input !== undefined) {
       const schema = await this.#schemaOf(found);
       if (schema) await assertValid(schema, input, 'the input');
+      await assertMayEdit(this.#workspace, found, decision);
     }
     keyring.signer();
   }
@@ -168,12 +176,19 @@ export class ApprovalRequests implements ApprovalsService {
     return plan.tools.find(({ id }) => id === request.tool)?.input_schema;
   }
 
-  #counted({ decisions, request }: StoredApproval) {
-    const { keyring } = this.#workspace;
-    return decisions
+  #counted(stored: StoredApproval) {
+    return stored.decisions
       .filter(({ late }) => !late)
       .map(({ signed }) => signed)
-      .filter((signed) => decisionFault(signed, request, keyring) === undefined);
+      .filter((signed) => this.#faultOf(stored, signed) === undefined);
+  }
+
+  #faultOf(stored: StoredApproval, signed: SignedDecision): DecisionFault | undefined {
+    const { keyring } = this.#workspace;
+    return (
+      decisionFault(signed, stored.request, keyring) ??
+      decisionFault(signed, aboutEdit(stored, signed.decision.input), keyring)
+    );
   }
 
   #listed(stored: StoredApproval): ListedApproval {
@@ -186,16 +201,31 @@ export class ApprovalRequests implements ApprovalsService {
   async #resume(threadId: string): Promise<boolean> {
     const { clock } = this.#workspace;
     const env = await threadEnv(this.#workspace, { allowUnsigned: false });
-    const epochNow = async () => (await chainEnd(env.store.registry, threadId))?.epoch;
-    const before = await epochNow();
-    if (!(await resumeInBackground(env, threadId))) return false;
+    const before = await runNow(env, threadId);
+    const resumer = await resumeInBackground(env, threadId);
+    if (!resumer) return false;
     // a command that looks at the thread next sees that it runs
     const deadline = clock.monotonic() + TAKEN_MS;
-    while (clock.monotonic() < deadline && (await epochNow()) === before) {
+    while (clock.monotonic() < deadline) {
+      const hasEnded = resumer.hasEnded();
+      if ((await runNow(env, threadId)) !== before) return true;
+      if (hasEnded) {
+        const log = join(env.files.folder(threadId), 'spawn.log');
+        env.onNotice(`thread ${threadId} was not resumed; ${log} tells why`);
+        return false;
+      }
       await clock.sleep(TAKEN_LOOK_MS);
     }
     return true;
   }
+}
+
+/** Returns the run that the end of a chain is in, as its thread.json names it: a resume that is refused leaves none there. */
+async function runNow(env: ThreadEnv, threadId: string): Promise<string> {
+  const last = await chainEnd(env.store.registry, threadId);
+  if (!last) return '';
+  const { runs } = await env.files.readDocument(last.thread_id);
+  return `${last.thread_id}#${runs?.length ?? 1}`;
 }
 
 /** Returns a decision without its key. */
@@ -251,7 +281,7 @@ function isLate({ decisions }: StoredApproval, { signature }: SignedDecision): b
 function notCounted({ request }: StoredApproval, problem: string): RyeError {
   const names = request.approvers.map(({ name, key_id: key }) => `${name} (${key})`);
   return new RyeError('approval_invalid', `${request.id} cannot be decided: ${problem}`, {
-    hint: `Approvers are ${names.join(', ') || 'none'}; scopes are ${request.scopes.join(', ')}.`,
+    hint: `Approvers are ${names.join(', ') || 'none'}; scopes are ${request.scopes.join(', ')}. If they have changed, the thread asks again: rye threads resume ${request.thread_id}`,
   });
 }
 

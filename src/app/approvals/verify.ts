@@ -1,7 +1,11 @@
 import type { ApprovalDecided, RequestedApproval, SignedDecision } from '../../core/approval.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import { isKnown } from '../../log/tree.ts';
-import { decisionProblem, judgeDecisions } from '../../policy/approval-judgement.ts';
+import {
+  decisionProblem,
+  type EditDemand,
+  judgeDecisions,
+} from '../../policy/approval-judgement.ts';
 import type { StoredApproval } from '../../storage/store.ts';
 import { plainDecisions } from '../../threads/run/approval-history.ts';
 import { readSigned } from '../../threads/verified-log.ts';
@@ -44,7 +48,9 @@ export async function verifyApproval(
   const hasBad = isOpen && reports.some(({ isLate, report }) => !isLate && !report.ok);
   const problem =
     requestProblem(requested, threadId) ??
-    (hasBad ? 'a decision about it does not count' : outcomeProblem(requested, decided));
+    (hasBad
+      ? 'a decision about it does not count'
+      : outcomeProblem(requested, decided, demandsIn(events, id)));
   const decisions = reports.map(({ report }) => report);
   return {
     id,
@@ -81,14 +87,27 @@ function requestProblem(
 function outcomeProblem(
   requested: RequestedApproval | undefined,
   decided: ApprovalDecided | undefined,
+  demands: readonly EditDemand[],
 ): string | undefined {
   if (!requested || !decided || !BY_PEOPLE.has(decided.outcome)) return undefined;
-  const { state } = judgeDecisions(requested, plainDecisions(decided.decisions));
+  const { state } = judgeDecisions(requested, plainDecisions(decided.decisions), demands);
   return state === decided.outcome ? undefined : `its decisions do not make it ${decided.outcome}`;
 }
 
 /** Outcomes that need decisions; the others come about without a person. */
 const BY_PEOPLE: ReadonlySet<string> = new Set(['approved', 'denied', 'answered']);
+
+/** The demands on the inputs that people gave, as they were judged before the calls started. */
+function demandsIn(
+  events: readonly (LogEvent | UnknownEvent)[],
+  id: string,
+): readonly EditDemand[] {
+  return events.flatMap((event) => {
+    if (!isKnown(event, 'tool_call_start') || event.payload.approval?.approval_id !== id) return [];
+    const { input, approval } = event.payload;
+    return approval.edited ? [{ input, requirements: approval.edited.requirements }] : [];
+  });
+}
 
 function requestIn(
   events: readonly (LogEvent | UnknownEvent)[],

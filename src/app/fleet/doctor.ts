@@ -4,11 +4,11 @@ import { openPool } from '../../fleet/pool-key.ts';
 import type { FleetThreads } from '../../storage/fleet-threads.ts';
 import { inspectServer, openWorkerLeases, type ServerReport } from '../../storage/open-postgres.ts';
 import { parseStoreUrl } from '../../storage/store-url.ts';
-import { certificateOf, parseCertificate } from '../../trust/certificates.ts';
 import type { DoctorLine } from '../api/rye.ts';
 import { configuredUrl } from '../configured-store.ts';
 import type { Workspace } from '../workspace.ts';
 import { connectFleet, type FleetConnection } from './connection.ts';
+import { isCertified, namedRoots, trustedCertificate } from './worker-proof.ts';
 
 declare const __RYE_VERSION__: string;
 
@@ -53,7 +53,7 @@ export async function examineFleet(workspace: Workspace): Promise<readonly Docto
   if (found.isStandby || found.schema === null || found.schema > found.knownSchema) return lines;
   const connection = connectFleet({ url, clock: workspace.clock, ids: workspace.ids });
   try {
-    await add('workers', async () => await workers(url));
+    await add('workers', async () => await workers(url, workspace, connection.threads));
     await add('queues', async () => await queues(connection, workspace.clock.now()));
     await add('root', async () => await root(connection.threads, workspace));
     await add('secret inputs', async () => {
@@ -191,11 +191,18 @@ function tables({ schema, knownSchema }: ServerReport): Finding {
   return {
     status: 'fail',
     detail: `version ${schema} is newer than ${knownSchema}, which this rye knows`,
-    hint: 'Update rye: npm install rye@latest',
+    hint: 'Update rye: npm install --global --ignore-scripts ./rye-threads-VERSION.tgz',
   };
 }
 
-async function workers(url: string): Promise<Finding> {
+const STRANGERS =
+  'If they are yours, update and enroll them again. If not, change the password of the database.';
+
+async function workers(
+  url: string,
+  { keyring, clock: time }: Workspace,
+  threads: FleetThreads,
+): Promise<Finding> {
   const leases = openWorkerLeases(url);
   try {
     const rows = await leases.list();
@@ -207,6 +214,8 @@ async function workers(url: string): Promise<Finding> {
         hint: 'Start one: rye fleet enroll --label NAME > worker.token; rye worker --token worker.token',
       };
     const silent = rows.length - living.length;
+    const known = { certificates: await threads.certificates(), keys: keyring, now: time.now() };
+    const strangers = living.filter((row) => !isCertified(row, known));
     const others = [...new Set(living.map(({ version }) => version))].filter(
       (version) => version !== __RYE_VERSION__,
     );
@@ -216,7 +225,11 @@ async function workers(url: string): Promise<Finding> {
       ...(others.length > 0
         ? [`some run rye ${others.join(', ')}, this is ${__RYE_VERSION__}`]
         : []),
+      ...(strangers.length > 0
+        ? [`not certified by a root you trust: ${strangers.map((row) => row.worker_id).join(', ')}`]
+        : []),
     ].join(', ');
+    if (strangers.length > 0) return { status: 'warn', detail, hint: STRANGERS };
     return others.length === 0
       ? { status: 'ok', detail }
       : { status: 'warn', detail, hint: 'Update them one by one: rye fleet drain WORKER' };
@@ -261,19 +274,15 @@ async function root(threads: FleetThreads, workspace: Workspace): Promise<Findin
   const unknown = new Set<string>();
   let next: number | undefined;
   for (const [keyId, text] of await threads.certificates()) {
-    try {
-      const certificate = parseCertificate(text, keyId);
-      const by = keyring.find(certificate.root);
-      const isKnown =
-        by.status === 'trusted' &&
-        by.scope?.purposes.includes('certify') === true &&
-        certificateOf(text, certificate, by.key);
-      (isKnown ? roots : unknown).add(certificate.root);
-      const end = Date.parse(certificate.notAfter);
-      if (isKnown && end > time.now()) next = Math.min(next ?? end, end);
-    } catch {
-      unknown.add('a damaged certificate');
+    const certificate = trustedCertificate(text, keyId, keyring);
+    if (!certificate) {
+      const [named = 'of a damaged certificate'] = namedRoots(new Map([[keyId, text]]), []);
+      unknown.add(named);
+      continue;
     }
+    roots.add(certificate.root);
+    const end = Date.parse(certificate.notAfter);
+    if (end > time.now()) next = Math.min(next ?? end, end);
   }
   if (roots.size === 0)
     return unknown.size === 0
@@ -284,7 +293,7 @@ async function root(threads: FleetThreads, workspace: Workspace): Promise<Findin
         }
       : {
           status: 'fail',
-          detail: `you do not trust the root ${[...unknown].join(', ')}, so nothing that its workers sign counts here`,
+          detail: `you do not trust the root ${[...unknown].join(', ')}, so nothing that its workers sign is accepted here`,
           hint: 'Where the fleet was made: rye fleet root > root.pem. Here: rye keys trust root.pem --for certify',
         };
   const detail = `${[...roots].join(', ')} certifies the workers`;

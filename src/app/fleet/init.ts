@@ -19,12 +19,19 @@ import {
 } from '../../trust/key-store-fs.ts';
 import { generateKeyPair, readPrivateKey, type SigningKey } from '../../trust/keys.ts';
 import { signText } from '../../trust/signature.ts';
-import type { EnrolledWorker, EnrollOptions, FleetMade, FleetRoot } from '../api/fleet.ts';
+import type {
+  EnrolledWorker,
+  EnrollOptions,
+  FleetInit,
+  FleetMade,
+  FleetRoot,
+} from '../api/fleet.ts';
 import { configuredUrl } from '../configured-store.ts';
 import { ignoreFile } from '../init.ts';
 import { ensureKey } from '../signing-key.ts';
 import type { Workspace } from '../workspace.ts';
 import { connectFleet } from './connection.ts';
+import { namedRoots } from './worker-proof.ts';
 
 const NAME = 'store';
 /** Threads that wait for longer than so many changes of the key lose their secret inputs. */
@@ -36,7 +43,7 @@ const LABEL = /^[a-z0-9][a-z0-9._-]{0,39}$/;
 /** Makes the tables of a fleet, its root key, and the configuration that names its store. Can be repeated. */
 export async function initFleet(
   workspace: Workspace,
-  { database }: { readonly database: string },
+  { database, join: mayJoin = false }: FleetInit,
 ): Promise<FleetMade> {
   const url = parseStoreUrl(database);
   const path = join(workspace.options.projectPath, '.ai', 'config', `${NAME}.yaml`);
@@ -47,15 +54,17 @@ export async function initFleet(
     clock: workspace.clock,
     ids: workspace.ids,
   });
-  const root = await rootKey(workspace, { isMade: true });
+  let root: SigningKey;
   try {
-    await threads.certificates();
+    const named = namedRoots(await threads.certificates(), await threads.pools());
+    if (!mayJoin) await assertOwnFleet(workspace, url.shown, named);
+    root = await rootKey(workspace, { isMade: true });
     await queue.queues();
     await poolKeys(workspace, { root, threads });
   } finally {
     await close();
   }
-  const text = `# The store of the fleet. It counts only while it is signed: rye sign config store\nurl: ${JSON.stringify(url.href)}\n`;
+  const text = `# The store of the fleet. It applies only while it is signed: rye sign config store\nurl: ${JSON.stringify(url.href)}\n`;
   const signed = signText({
     text,
     style: 'yaml',
@@ -69,6 +78,24 @@ export async function initFleet(
   const { pinSigned } = await import('../guards.ts');
   await pinSigned(workspace, [{ type: 'config', id: NAME }]);
   return { database: url.shown, root_key_id: root.keyId, config_path: path };
+}
+
+/** A second root is that of a stranger, or of a person who meant another database. */
+async function assertOwnFleet(
+  workspace: Workspace,
+  database: string,
+  named: ReadonlySet<string>,
+): Promise<void> {
+  const { fleetFile } = keyPaths(workspace.options.userSpacePath);
+  const own = existsSync(fleetFile('root'))
+    ? (await rootKey(workspace, { isMade: false })).keyId
+    : undefined;
+  if (named.size === 0 || (own !== undefined && named.has(own))) return;
+  const roots = [...named].join(', ');
+  throw new RyeError('already_exists', `${database} has the fleet of another root: ${roots}`, {
+    hint: 'To use it, ask for its root.pem and run: rye keys trust root.pem --for certify. To add your root beside it: --join',
+    details: { roots },
+  });
 }
 
 /** A project whose threads are in another store would lose sight of them. */
@@ -91,7 +118,7 @@ async function rootKey(
   const path = fleetFile('root');
   if (!existsSync(path)) {
     if (!isMade) {
-      throw new RyeError('key_missing', `there is no key of a fleet's root in ${fleet}`, {
+      throw new RyeError('key_missing', `${fleet} has no key of the fleet's root`, {
         hint: 'Make the fleet first: rye fleet init --database postgres://HOST/DATABASE',
       });
     }

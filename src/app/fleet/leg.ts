@@ -15,6 +15,7 @@ import { runLaunched, runResumed } from '../../threads/run/lifecycle.ts';
 import { isParked, isWaiting } from '../../threads/run/waiting.ts';
 import { keepCertificatesIn } from '../../trust/certificates-fs.ts';
 import type { OpenRyeOptions } from '../api/rye.ts';
+import { hideEnvironment } from '../hidden-environment.ts';
 import { systemClock, systemIds } from '../system.ts';
 import { threadEnv, threadPorts } from '../thread-env.ts';
 import { startedState } from '../thread-process.ts';
@@ -65,6 +66,7 @@ export interface LegResult {
 
 /** Runs one leg of a thread in this process. Never throws. */
 export async function runLeg(options: LegOptions): Promise<LegResult> {
+  hideEnvironment(process.env);
   const leg = new Leg(options);
   const isAsStarted = startedState();
   let result: LegResult;
@@ -121,10 +123,12 @@ class Leg {
         this.#notice(`${threadId} is not a thread of the fleet`);
         return 'done';
       }
+      if (this.#isForeign(place.roots)) return await this.#putBack(threadId);
       const plan = await ports.files.readPlan(await ports.files.readDocument(threadId));
       if (plan.fleet === undefined || plan.fleet.bundle !== place.bundle) {
         throw new RyeError('thread_tampered', `the plan of ${threadId} names another bundle`);
       }
+      if (this.#isForeign(plan.fleet.roots)) return await this.#putBack(threadId);
       const workspace = this.#open(plan.fleet);
       await unpackItems(workspace, plan.fleet);
       const secrets = await this.#secretsOf(ports, threadId, plan.fleet);
@@ -167,13 +171,30 @@ class Leg {
     });
   }
 
+  /** True for a thread whose submitter trusts none of the roots that certified this worker. */
+  #isForeign(roots: readonly string[] | undefined): boolean {
+    const own = this.#options.order.root;
+    return roots !== undefined && own !== undefined && !roots.includes(own);
+  }
+
+  /** Leaves the leg of a stranger to a worker of theirs. It is never ended here. */
+  async #putBack(threadId: string): Promise<LegOutcome> {
+    this.#notice(`${threadId} is of another root's fleet: left to its workers`);
+    await this.#resumeElsewhere(threadId);
+    return 'done';
+  }
+
+  async #resumeElsewhere(threadId: string): Promise<void> {
+    const later = new Date(systemClock.now() + ELSEWHERE_MS).toISOString();
+    await this.#connection.resumeAt(threadId, later);
+  }
+
   /** Leaves the leg to a worker with a newer token. */
   async #leave(threadId: string): Promise<LegOutcome> {
     this.#notice(
       `${threadId} has secret inputs that this worker cannot open. Enroll it again: rye fleet enroll --label NAME > worker.token`,
     );
-    const later = new Date(systemClock.now() + ELSEWHERE_MS).toISOString();
-    await this.#connection.resumeAt(threadId, later);
+    await this.#resumeElsewhere(threadId);
     return 'done';
   }
 

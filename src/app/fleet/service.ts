@@ -1,7 +1,9 @@
 import { RyeError } from '../../core/errors.ts';
 import type { QueueLimits, QueueState } from '../../fleet/port.ts';
+import type { FleetThreads } from '../../storage/fleet-threads.ts';
 import { openWorkerLeases } from '../../storage/open-postgres.ts';
 import { withoutSecrets } from '../../storage/store-url.ts';
+import type { WorkerRow } from '../../storage/worker-leases.ts';
 import type {
   FleetQueueLimits,
   FleetQueueState,
@@ -9,12 +11,14 @@ import type {
   FleetStatus,
   FleetWorker,
 } from '../api/fleet.ts';
+import { assertOutsideTools } from '../approvals/ancestry.ts';
 import type { Workspace } from '../workspace.ts';
 import { connectFleet, type FleetConnection } from './connection.ts';
 import { enrollWorker, initFleet, rootOf, storeOf } from './init.ts';
 import { submitThread } from './submit.ts';
 import { tryFleet } from './try.ts';
 import { LEASE_MS } from './worker.ts';
+import { isCertified, plainLabels } from './worker-proof.ts';
 
 /** The fleet of a project's store, for people who make it, use it and look after it. */
 export function fleetService(workspace: Workspace): FleetService {
@@ -30,6 +34,10 @@ export function fleetService(workspace: Workspace): FleetService {
       await connection.close();
     }
   };
+  const asPerson = async <T>(act: () => Promise<T>): Promise<T> => {
+    assertOutsideTools(workspace.options.env, 'change keys');
+    return await act();
+  };
   const change = async (
     name: string,
     changed: (limits: QueueLimits) => QueueLimits,
@@ -38,32 +46,20 @@ export function fleetService(workspace: Workspace): FleetService {
       const before = (await queue.queues()).find((one) => one.name === name);
       await queue.limit(name, changed(before?.limits ?? NO_LIMITS));
       const after = (await queue.queues()).find((one) => one.name === name);
-      if (!after) throw new RyeError('item_not_found', `there is no queue ${name}`);
+      if (!after) throw new RyeError('item_not_found', `unknown queue ${name}`);
       return stateOf(after);
     });
   return {
-    init: async (options) => await initFleet(workspace, options),
+    init: async (options) => await asPerson(async () => await initFleet(workspace, options)),
     root: async () => await rootOf(workspace),
-    enroll: async (options) => await enrollWorker(workspace, options),
+    enroll: async (options) => await asPerson(async () => await enrollWorker(workspace, options)),
     try: async () => await tryFleet(() => workspace.reopened()),
     submit: async (request, options = {}) => await submitThread(workspace, request, options),
     status: async () =>
-      await using(async ({ queue }, url): Promise<FleetStatus> => {
+      await using(async ({ queue, threads }, url): Promise<FleetStatus> => {
         const leases = openWorkerLeases(url);
         try {
-          const rows = await leases.list();
-          const active = await workspace.store.registry.list({ active: true });
-          const workers = rows.map((row): FleetWorker => {
-            const own = active.filter(({ worker }) => worker === row.worker_id);
-            return {
-              worker_id: row.worker_id,
-              labels: row.labels,
-              version: row.version,
-              draining: row.is_draining,
-              lease_seconds_left: row.seconds_left,
-              threads: own.map(({ thread_id: id }) => id),
-            };
-          });
+          const workers = await shownWorkers(workspace, await leases.list(), threads);
           const queues = (await queue.queues()).map(stateOf);
           const lease_seconds = LEASE_MS / 1000;
           return { database: withoutSecrets(url), lease_seconds, workers, queues };
@@ -90,6 +86,28 @@ export function fleetService(workspace: Workspace): FleetService {
 }
 
 const NO_LIMITS: QueueLimits = { global: null, partition: null, rate: null };
+
+async function shownWorkers(
+  { store, keyring, clock }: Workspace,
+  rows: readonly WorkerRow[],
+  threads: FleetThreads,
+): Promise<readonly FleetWorker[]> {
+  const known = {
+    certificates: await threads.certificates(),
+    keys: keyring,
+    now: clock.now(),
+  };
+  const active = await store.registry.list({ active: true });
+  return rows.map((row) => ({
+    worker_id: row.worker_id,
+    labels: plainLabels(row),
+    certified: isCertified(row, known),
+    version: row.version,
+    draining: row.is_draining,
+    lease_seconds_left: row.seconds_left,
+    threads: active.filter(({ worker }) => worker === row.worker_id).map(({ thread_id: id }) => id),
+  }));
+}
 
 function stateOf({ oldestAt, limits, ...counts }: QueueState): FleetQueueState {
   const shown: FleetQueueLimits = limits;

@@ -27,9 +27,9 @@ export async function submitThread(
 ): Promise<LaunchedThread> {
   const place = placeOf(options);
   const notBefore = options.at === undefined ? undefined : timeOf(options.at);
-  const url = await storeOf(workspace);
   const request = foldPresets(workspace.preset, given);
   assertTravels(request);
+  const url = await storeOf(workspace);
   const env = await threadEnv(workspace, { allowUnsigned: false });
   const prepared = await prepareThread(env, request);
   const { clock, ids } = workspace;
@@ -44,9 +44,10 @@ export async function submitThread(
     };
     const bundle = await packItems(workspace, placed);
     const submitter = workspace.keyring.signer().keyId;
+    const roots = trustedRoots(workspace);
     const plan = {
       ...placed,
-      fleet: { ...place, ...bundle, submitter, ...(source ? { source } : {}) },
+      fleet: { ...place, ...bundle, submitter, roots, ...(source ? { source } : {}) },
     };
     const start = async (threadId: string): Promise<void> =>
       await connection.start(threadId, plan.fleet, notBefore);
@@ -64,6 +65,14 @@ export async function submitThread(
   } finally {
     await connection.close();
   }
+}
+
+/** The workers of other roots could sign nothing that counts here. */
+function trustedRoots({ keyring }: Workspace): readonly string[] {
+  return keyring
+    .list()
+    .filter(({ trusted, purposes }) => trusted && purposes.includes('certify'))
+    .map(({ key_id: keyId }) => keyId);
 }
 
 function placeOf({

@@ -12,10 +12,12 @@ import { parseCertificate } from '../../trust/certificates.ts';
 import { keepCertificatesIn } from '../../trust/certificates-fs.ts';
 import { openKeyring } from '../../trust/keyring-fs.ts';
 import { readPrivateKey } from '../../trust/keys.ts';
+import { hideEnvironment } from '../hidden-environment.ts';
 import { machineClock, systemClock, systemIds, systemSpacePath } from '../system.ts';
 import { connectFleet, type FleetConnection } from './connection.ts';
 import { EXIT_OF_LEG } from './leg-outcome.ts';
 import { LegProcesses } from './leg-processes.ts';
+import { workerProof } from './worker-proof.ts';
 
 /** The duration of a lease. A worker that is gone is replaced after it and two beats of the others. */
 export const LEASE_MS = 3000;
@@ -103,7 +105,11 @@ export class FleetWorker {
       leases: this.#leases,
       clock: systemClock,
       workerId: this.workerId,
-      labels: [token.label, ...labels],
+      labels: [
+        token.label,
+        ...labels,
+        workerProof(readPrivateKey(token.key, 'the key of the token'), this.workerId),
+      ],
       version,
       leaseMs: LEASE_MS,
     });
@@ -136,6 +142,7 @@ export class FleetWorker {
 
   /** Joins the fleet and runs legs. Resolves once the worker has left. Throws if it cannot join or has lost its lease. */
   async run(): Promise<void> {
+    hideEnvironment(process.env);
     await this.#join();
     const { queues, slots } = this.#options;
     await this.#lease.take();
@@ -329,6 +336,7 @@ export class FleetWorker {
       url: token.url,
       workerId: this.workerId,
       key: token.key,
+      root: parseCertificate(token.certificate, 'the certificate of the token').root,
       pool: token.pool ?? [],
       threadId,
       folder: join(folder, 'threads', threadId),

@@ -4,7 +4,6 @@ import { capabilityOf } from '../../core/capability.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { EventDraft, McpServerStart } from '../../core/events.ts';
 import { wireName } from '../../core/ids.ts';
-import { isRecord, parseJson } from '../../core/json.ts';
 import type { PlannedTool, ThreadPlan } from '../../core/plan.ts';
 import { verifyFile } from '../../items/verified-fs.ts';
 import { coversTool, meet } from '../../policy/capability.ts';
@@ -15,6 +14,7 @@ import type { ThreadConfig } from '../../threads/thread-config.ts';
 import { definitionTokens } from '../../tools/disclosure.ts';
 import type { McpServerConfig } from '../../tools/mcp/config.ts';
 import type { Connection } from '../../tools/mcp/connection.ts';
+import type { ForeignServers } from '../../tools/mcp/foreign-config.ts';
 import { serverOfTool } from '../../tools/mcp/mcp-tools.ts';
 import { McpServers } from '../../tools/mcp/servers.ts';
 import { childEnvironment } from '../../tools/process.ts';
@@ -63,7 +63,7 @@ export class PlacedServers {
 
   #open(workPath: string | undefined): McpServers {
     const workspace = this.#workspace;
-    const { env, onMcpServer } = workspace.options;
+    const { onMcpServer } = workspace.options;
     const servers = new McpServers({
       configured: async () => {
         this.#configured ??= readServers(workspace);
@@ -73,7 +73,7 @@ export class PlacedServers {
         try {
           return await connectIn(workspace, server, workPath);
         } catch (error) {
-          throw withoutSecretsIn(error, [...environmentSecrets(env), ...ownSecrets(server)]);
+          throw withoutSecretsIn(error, [...workspace.secrets(), ...ownSecrets(server)]);
         }
       },
       monotonic: () => workspace.clock.monotonic(),
@@ -99,7 +99,7 @@ async function connectIn(
     projectPath,
     // a rye that a server starts belongs to the thread that this process belongs to
     env: childEnvironment(env, { projectPath, threadId: env['RYE_PARENT_THREAD_ID'] ?? '' }),
-    confine: threadSandbox(workspace, settings, workPath)?.(true),
+    confine: threadSandbox(workspace, settings, { workPath })?.(true),
     version: __RYE_VERSION__,
   });
 }
@@ -142,7 +142,8 @@ async function readServers(workspace: Workspace): Promise<ConfiguredServers> {
   const { disclosure } = value;
   const own = parseServers({ servers: value['servers'], disclosure, origin: 'config mcp', env });
   const names = new Set(own.servers.map(({ name }) => name));
-  const others = parseServers({ servers: given, disclosure, origin: FILE, env });
+  const foreign = await readForeign(given, workspace);
+  const others = parseServers({ servers: foreign.servers, disclosure, origin: FILE, env });
   const found = [...own.servers, ...others.servers.filter(({ name }) => !names.has(name))];
   const coded = parseServers({ servers: ofProgram, disclosure, origin: 'openRye()', env });
   const [wrong] = coded.problems;
@@ -153,8 +154,31 @@ async function readServers(workspace: Workspace): Promise<ConfiguredServers> {
   }
   return {
     servers: [...coded.servers, ...found.filter((server) => !isReplaced(server))],
-    problems: [...own.problems, ...others.problems].map(({ message }) => `${message}; skipped`),
+    problems: [
+      ...[...own.problems, ...foreign.problems, ...others.problems].map(
+        ({ message }) => `${message}; skipped`,
+      ),
+      ...foreign.notes,
+    ],
   };
+}
+
+/** Returns the names of the configured servers; undefined if they cannot be read. */
+export async function serverNames(workspace: Workspace): Promise<readonly string[] | undefined> {
+  try {
+    return (await readServers(workspace)).servers.map(({ name }) => name);
+  } catch {
+    return undefined;
+  }
+}
+
+async function readForeign(
+  text: string | undefined,
+  { options: { projectPath, env } }: Workspace,
+): Promise<ForeignServers> {
+  if (text === undefined) return { servers: {}, notes: [], problems: [] };
+  const { readForeignServers } = await import('../../tools/mcp/foreign-config.ts');
+  return readForeignServers(text, { origin: FILE, projectPath, env });
 }
 
 /** Returns why a server that mcp.yaml of the project names is not used: its signature does not count. */
@@ -174,10 +198,10 @@ export function ignoredServer(
 }
 
 /**
- * The `mcpServers` of the project's .mcp.json. The file starts programs and has no signature, so it is used
+ * The text of the project's .mcp.json. The file starts programs and has no signature, so it is used
  * only where a configuration that is trusted names its SHA-256.
  */
-function readProjectFile({ options, notice }: Workspace, trusted: unknown): unknown {
+function readProjectFile({ options, notice }: Workspace, trusted: unknown): string | undefined {
   const path = join(options.projectPath, FILE);
   const stats = statSync(path, { throwIfNoEntry: false });
   if (stats === undefined) return undefined;
@@ -193,8 +217,7 @@ function readProjectFile({ options, notice }: Workspace, trusted: unknown): unkn
     );
     return undefined;
   }
-  const value = parseJson(bytes.toString('utf8'));
-  return isRecord(value) ? value['mcpServers'] : 'unreadable';
+  return bytes.toString('utf8');
 }
 
 export interface RemoteSessionOptions {

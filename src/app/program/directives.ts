@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { formatLocation, RyeError } from '../../core/errors.ts';
 import { isRecord, type JsonValue, parseJson } from '../../core/json.ts';
-import { parseHooks } from '../../hooks/declaration.ts';
+import { parseDistinctHooks } from '../../hooks/declaration.ts';
 import { assertIdentity } from '../../items/binding.ts';
 import { parseDirective } from '../../items/directive.ts';
 import type { Directive } from '../../items/directive-ast.ts';
@@ -25,7 +25,7 @@ export function loadDefined(directive: DefinedDirective): LoadedItem {
     const parsed = parseDirective(text, path);
     assertIdentity({ type: 'directive', id, path }, parsed);
     assertFaithful(id, source, parsed);
-    parseHooks(parsed.rawHooks, DIRECTIVE_LAYER);
+    parseDistinctHooks(parsed.rawHooks, DIRECTIVE_LAYER);
   } catch (error) {
     throw error instanceof RyeError ? naming(error, id, source) : error;
   }

@@ -5,6 +5,7 @@ import { promisify } from 'node:util';
 import { RyeError } from '../../core/errors.ts';
 import type { PlannedRule, RuleSettings } from '../../core/plan.ts';
 import { absoluteSearchPath, didYouMean } from '../../core/text.ts';
+import { ruleName } from '../../items/rule.ts';
 import { AnswerWatch, cutsAnswer } from '../../loop/stream-rules/answer-watch.ts';
 import {
   compileRules,
@@ -13,11 +14,10 @@ import {
   type SortedRule,
   sortRules,
 } from '../../loop/stream-rules/rules.ts';
-
 import { RuleSession } from '../../loop/stream-rules/session.ts';
 import type { ModelEvent } from '../../providers/provider.ts';
 import { compileGlob } from '../../tools/glob-pattern.ts';
-import { walkFiles } from '../../tools/paths.ts';
+import { walkFiles } from '../../tools/walk.ts';
 import type {
   RuleHit,
   RuleListing,
@@ -77,11 +77,15 @@ export class Rules implements RulesService {
     readonly checked: number;
     readonly checker: (sample: RuleSample) => Promise<readonly RuleHit[]>;
   }> {
-    const { settings, rules } = await loadRules(this.#workspace, false);
+    const { settings, rules, refused } = await loadRules(this.#workspace, false);
     const sorted = sortRules(rules, settings, compileGlob);
     const { stream } = rulesOf(sorted, settings);
     const wanted = name === undefined ? stream : stream.filter((rule) => rule.name === name);
     if (name !== undefined && wanted.length === 0) {
+      const listed = sorted.find(({ declared }) => declared.rule.name === name);
+      if (listed) throw watchesNothing(name, listed);
+      const ignored = refused.find(({ path }) => ruleName(path) === name);
+      if (ignored) throw new RyeError('rule_malformed', ignored.message);
       throw new RyeError('item_not_found', `unknown stream rule ${name}`, {
         hint:
           didYouMean(
@@ -93,6 +97,15 @@ export class Rules implements RulesService {
     const checker = new Checker(this.#workspace, wanted, settings);
     return { checked: wanted.length, checker: (sample) => checker.check(sample) };
   }
+}
+
+/** Explains why a rule is not tried against any text. */
+function watchesNothing(name: string, { bucket, problems }: SortedRule): RyeError {
+  const why = problems.length === 0 ? 'it has no condition' : problems.join('; ');
+  const reason = bucket === 'disabled' ? 'it is switched off' : why;
+  return new RyeError('rule_malformed', `the rule ${name} watches no text: ${reason}`, {
+    hint: 'Give it a condition, a list of regular expressions, then sign it. See: rye rules list',
+  });
 }
 
 /** Finds all rules that a text triggers, not just the first that would interrupt it. */
@@ -214,7 +227,12 @@ async function* filesBelow(folder: string, gitignore: boolean): AsyncGenerator<s
     return;
   }
   const root = await realpath(folder);
-  const walk = walkFiles({ root, project: root, signal: new AbortController().signal });
+  const walk = walkFiles({
+    root,
+    project: root,
+    signal: new AbortController().signal,
+    onIgnored: () => undefined,
+  });
   for await (const file of walk) yield join(folder, file.relative);
 }
 

@@ -5,7 +5,7 @@ import { compact } from '../../core/json.ts';
 import { type RuleSettings, type ThreadPlan } from '../../core/plan.ts';
 
 import type { Config } from '../../items/config-fs.ts';
-import { parseRule, ruleName } from '../../items/rule.ts';
+import { parseRule, type Rule, ruleName } from '../../items/rule.ts';
 import type { ListedItem } from '../../items/spaces-fs.ts';
 import type { VerifiedItems } from '../../items/verified-fs.ts';
 import {
@@ -86,7 +86,8 @@ const shippedRules = new Map<string, DeclaredRule>();
 /** Rules by the bytes of their file: an unchanged file gives the same bytes each time. */
 const parsedRules = new WeakMap<Uint8Array, DeclaredRule>();
 
-function parsedRule(
+/** Reads a rule as threads get it. */
+export function parsedRule(
   text: string,
   { id, space, path }: Pick<ListedItem, 'id' | 'space' | 'path'>,
 ): DeclaredRule {
@@ -99,6 +100,7 @@ function parsedRule(
     alwaysApply: content.alwaysApply,
     enabled: content.enabled,
     directives: content.directives,
+    ...ignoredIn(content),
     isChecked: baked !== undefined,
     rule: compact({
       name: ruleName(path),
@@ -115,6 +117,12 @@ function parsedRule(
       body,
     }),
   };
+}
+
+/** The members of a rule file that have no effect. A rule that rye ships has none. */
+function ignoredIn(content: RuleContent): Pick<DeclaredRule, 'ignored'> {
+  const warnings = 'warnings' in content ? (content.warnings as Rule['warnings']) : [];
+  return warnings.length === 0 ? {} : { ignored: warnings.map(({ message }) => message) };
 }
 
 /** ThreadRules for threads. */

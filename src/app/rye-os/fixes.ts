@@ -47,6 +47,10 @@ function fixDirective(id: string, text: string, fault: Fault | undefined): strin
     .replaceAll(/<(\/?)(?:search|load)>/g, '<$1fetch>')
     .replaceAll(/<cap>\s*rye\.([^<]*?)\s*<\/cap>/g, (_all, rest: string) => grantOf(rest));
   next = renamed(next);
+  // the base for reviews of Rye OS was no bound on what extends it
+  if (fault?.code === 'ceiling_exceeded') {
+    next = next.replace(/\bextends=(["'])rye\/core\/base_\w+\1/, 'extends="rye/core/base"');
+  }
   if (fault?.code === 'model_not_found') {
     next = next.replace(
       /<model\b([^>]*?)\/>|<model\b([^>]*)>\s*<\/model>/,

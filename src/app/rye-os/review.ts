@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Risk } from '../../core/capability.ts';
 import { RyeError } from '../../core/errors.ts';
-import type { SignableType } from '../../core/ids.ts';
+import { aliasesOf, type SignableType, THREAD_DIRECTIVE } from '../../core/ids.ts';
 import { isJsonObject, type JsonObject } from '../../core/json.ts';
 import { parseDirective } from '../../items/directive.ts';
 import { parseYamlMapping } from '../../items/metadata.ts';
@@ -15,7 +15,7 @@ import {
   providerFile,
 } from '../../items/tool-advice.ts';
 import { blankSignatureLine } from '../../trust/signature-line.ts';
-import { Items } from '../items.ts';
+import { PersonalItems } from '../personal-items.ts';
 import { readThreadConfig } from '../settings.ts';
 import { Threads } from '../threads.ts';
 import { Workspace } from '../workspace.ts';
@@ -51,20 +51,42 @@ export interface RyeOsReview {
 
 interface Finding extends Fault {
   readonly isOk: boolean;
+  /** True for a directive that can be signed and can't be planned. */
+  readonly signs?: boolean;
   readonly needs: readonly string[];
 }
 
 const FINE: Finding = { isOk: true, needs: [], code: '', message: '', hint: undefined };
 const MAX_ROUNDS = 6;
 
+/** An item's file with the text that it needs here. */
+export interface ExaminedFile extends TreeFile {
+  /** The text with the mechanical changes; `text` if there are none. */
+  readonly after: string;
+  /** True if the file can be signed. */
+  readonly signs: boolean;
+  /** The fault of a file that can't be signed or planned. */
+  readonly fault: Fault | undefined;
+  /** True for a manifest that becomes configuration. */
+  readonly isMoved: boolean;
+}
+
+/** A review, with the texts that it is about. */
+export interface Examined {
+  readonly review: RyeOsReview;
+  readonly files: readonly ExaminedFile[];
+  /** Configuration that replaces manifests; paths are relative to the tree. */
+  readonly added: readonly Change[];
+}
+
 /**
  * Reviews a tree of Rye OS: signs a private copy with a key made for it, plans every directive, and repeats after each round of mechanical
  * changes. The tree itself is only read; nothing runs, and no model or server is asked.
  */
-export async function reviewRyeOs(
+export async function examineRyeOs(
   dir: string,
   env: Readonly<Record<string, string | undefined>>,
-): Promise<RyeOsReview> {
+): Promise<Examined> {
   const files = readTree(dir);
   const first = await judge(files, env);
   const moved = movedFiles(files);
@@ -100,8 +122,21 @@ export async function reviewRyeOs(
     }),
     ...moved.added,
   ];
-  return { items, summary: summarize(items), patch: unifiedDiff(changes) };
+  const examined = files.map((file): ExaminedFile => {
+    const { isOk, signs = isOk, ...fault } = findings.get(file.path) ?? FINE;
+    return {
+      ...file,
+      after: signs ? (texts.get(file.path) ?? file.text) : file.text,
+      signs,
+      fault: isOk ? undefined : fault,
+      isMoved: moved.deleted.has(file.path),
+    };
+  });
+  const review = { items, summary: summarize(items), patch: unifiedDiff(changes) };
+  return { review, files: examined, added: moved.added };
 }
+
+const REFUSED: ReadonlySet<string> = new Set(['tool_unsupported', 'tool_id_reserved']);
 
 function reviewed(
   { type, id, path }: TreeFile,
@@ -128,7 +163,7 @@ function reviewed(
   const fault = isFixed ? before : after;
   return {
     ...item,
-    verdict: isFixed ? 'change' : fault.code === 'tool_unsupported' ? 'refused' : 'change',
+    verdict: isFixed ? 'change' : REFUSED.has(fault.code) ? 'refused' : 'change',
     patched: isFixed,
     needs: after.needs,
     code: fault.code,
@@ -213,12 +248,11 @@ async function judge(
   }
 }
 
-async function judgeIn(
-  folder: string,
+/** Copies files into a private project; those that are not needed there get their finding. */
+async function copyAll(
+  projectPath: string,
   files: readonly TreeFile[],
-  env: Readonly<Record<string, string | undefined>>,
-): Promise<ReadonlyMap<string, Finding>> {
-  const projectPath = join(folder, 'project');
+): Promise<{ readonly copies: Map<string, TreeFile>; readonly findings: Map<string, Finding> }> {
   const copies = new Map<string, TreeFile>();
   const findings = new Map<string, Finding>();
   for (const file of files) {
@@ -228,6 +262,11 @@ async function judgeIn(
       FOLDERS[file.type] ?? file.type,
       `${file.id}${file.extension}`,
     );
+    const own = file.type === 'tool' ? ownToolFor(file.id) : undefined;
+    if (own !== undefined) {
+      findings.set(file.path, { ...FINE, isOk: false, ...own });
+      continue;
+    }
     // of two files with one id the first counts, as it would in a search through bundles
     const twin = [...copies.values()].find(
       (other) => other.type === file.type && other.id === file.id,
@@ -246,6 +285,16 @@ async function judgeIn(
     await mkdir(dirname(copy), { recursive: true });
     await writeFile(copy, file.text);
   }
+  return { copies, findings };
+}
+
+async function judgeIn(
+  folder: string,
+  files: readonly TreeFile[],
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<ReadonlyMap<string, Finding>> {
+  const projectPath = join(folder, 'project');
+  const { copies, findings } = await copyAll(projectPath, files);
   const open = (): Workspace =>
     new Workspace({
       projectPath,
@@ -258,7 +307,7 @@ async function judgeIn(
   const pathOf = (copy: string): string => copies.get(copy)?.path ?? copy;
   for (const type of ['config', 'knowledge', 'tool', 'directive'] as const) {
     if (![...copies.values()].some((file) => file.type === type)) continue;
-    for (const { path, problems, status } of await new Items(open()).sign(type, '**')) {
+    for (const { path, problems, status } of await new PersonalItems(open()).sign(type, '**')) {
       const fault = problems.find(({ severity }) => severity === 'error');
       findings.set(
         pathOf(path),
@@ -270,12 +319,25 @@ async function judgeIn(
   const threads = new Threads(open());
   for (const [copy, file] of copies) {
     if (file.type !== 'directive' || findings.get(file.path)?.isOk !== true) continue;
-    findings.set(file.path, await planned(threads, file, copy));
+    findings.set(file.path, { ...(await planned(threads, file, copy)), signs: true });
   }
   return findings;
 }
 
-const FOLDERS: Readonly<Partial<Record<SignableType, string>>> = {
+/** Returns why a copy of a tool of Rye OS is not needed, and would only hide rye's. */
+function ownToolFor(id: string): Fault | undefined {
+  const aliases = aliasesOf('tool');
+  const own =
+    id === THREAD_DIRECTIVE ? 'rye/execute' : Object.hasOwn(aliases, id) ? aliases[id] : undefined;
+  if (own === undefined) return undefined;
+  return {
+    code: 'tool_id_reserved',
+    message: `rye has ${own} for this and understands the old id`,
+    hint: 'Delete the copy.',
+  };
+}
+
+export const FOLDERS: Readonly<Partial<Record<SignableType, string>>> = {
   directive: 'directives',
   tool: 'tools',
   knowledge: 'knowledge',
@@ -301,7 +363,7 @@ async function judgeConfig(
   }
 }
 
-function faultOf(error: unknown): Fault {
+export function faultOf(error: unknown): Fault {
   if (!(error instanceof RyeError)) throw error;
   return { code: error.code, message: error.message, hint: error.hint };
 }
@@ -351,7 +413,7 @@ const SAMPLES: Readonly<
 };
 
 /** A value of its type for every required input. */
-function sampleInputs(text: string, path: string): JsonObject {
+export function sampleInputs(text: string, path: string): JsonObject {
   const { inputs } = parseDirective(text, path);
   const values = inputs
     .filter(({ required }) => required)

@@ -3,10 +3,11 @@ import { join } from 'node:path';
 import { isoTime } from '../../core/clock.ts';
 import type { ErrorInfo } from '../../core/errors.ts';
 import { isRecord, parseJson } from '../../core/json.ts';
-import { nullable, objectOf, oneOf, type Shape, TEXT } from '../../core/shape.ts';
-import { isActive } from '../../core/thread.ts';
+import { nullable, objectOf, oneOf, optional, type Shape, TEXT } from '../../core/shape.ts';
+import { isActive, type ThreadRecord } from '../../core/thread.ts';
 import { makeFolders } from '../../disk/folders.ts';
 import { writeWhole } from '../../disk/whole-file.ts';
+import { firingPrefix } from '../../schedules/schedule.ts';
 import type { LastFiring } from '../api/schedules.ts';
 import type { Workspace } from '../workspace.ts';
 import { schedulesFolder } from './schedule-locks.ts';
@@ -20,6 +21,8 @@ export interface LoopState {
   /** Times up to this one are done (ISO 8601, UTC). */
   readonly handled_until: string;
   readonly last: RecordedFiring | null;
+  /** Times up to this one may have fired while the clock was ahead: they fire again under other IDs. */
+  readonly ahead_until?: string;
 }
 
 /** The last firing that a person asked for. */
@@ -39,6 +42,7 @@ const LOOP = objectOf<LoopState>({
   format: oneOf([1]),
   handled_until: TEXT,
   last: nullable(FIRING),
+  ahead_until: optional(TEXT),
 });
 const ASKED = objectOf<AskedState>({ format: oneOf([1]), last: FIRING });
 
@@ -82,6 +86,24 @@ export class FiringStates {
     return { ...last, status: await this.#statusOf(last.thread_id) };
   }
 
+  /** Returns a session of the schedule, started by the loop or a person, that has not ended. */
+  async living(name: string): Promise<ThreadRecord | undefined> {
+    const { registry } = this.#workspace.store;
+    const prefix = firingPrefix(name);
+    const open = await Promise.all([
+      registry.list({ active: true }),
+      registry.list({ status: 'suspended' }),
+    ]);
+    for (const record of open.flat()) {
+      if (record.parent_id !== null || this.#isCrashed(record)) continue;
+      // the ID of a successor has another prefix
+      const first =
+        record.continuation_of === null ? record : (await registry.chain(record.thread_id))[0];
+      if (first?.thread_id.startsWith(prefix) === true) return record;
+    }
+    return undefined;
+  }
+
   forget(name: string): void {
     rmSync(join(schedulesFolder(this.#workspace.options.projectPath), name), {
       recursive: true,
@@ -92,13 +114,17 @@ export class FiringStates {
   /** Returns the status at the end of a thread's chain. */
   async #statusOf(threadId: string | null): Promise<LastFiring['status']> {
     if (threadId === null || !this.#workspace.isRegistryMade) return null;
-    const { registry, owners } = this.#workspace.store;
+    const { registry } = this.#workspace.store;
     if ((await registry.get(threadId)) === undefined) return null;
     const record = (await registry.chain(threadId)).at(-1);
     if (record === undefined) return null;
+    return this.#isCrashed(record) ? 'crashed' : record.status;
+  }
+
+  #isCrashed(record: ThreadRecord): boolean {
+    const { owners } = this.#workspace.store;
     const owner = owners.ofRecord(record);
-    const isGone = isActive(record.status) && owner && owners.state(owner) === 'gone';
-    return isGone ? 'crashed' : record.status;
+    return isActive(record.status) && owner !== undefined && owners.state(owner) === 'gone';
   }
 
   #path(name: string, kind: 'loop' | 'asked'): string {

@@ -1,5 +1,6 @@
 import { isoTime } from '../../core/clock.ts';
 import { toRyeError } from '../../core/errors.ts';
+import type { ThreadRecord } from '../../core/thread.ts';
 import { type Due, decideDue, dueTimes } from '../../schedules/due.ts';
 import { firingThreadId, type Schedule } from '../../schedules/schedule.ts';
 import type { Lease } from '../../storage/files/lease.ts';
@@ -15,6 +16,8 @@ import { requestOf } from './scheduled-run.ts';
 
 /** The loop looks at least this often: files change, and clocks jump. */
 const LONGEST_WAIT_MS = 15_000;
+/** A clock that goes back by less is corrected in the course of its work. */
+const CLOCK_STEP_MS = 60_000;
 /** The pause between two looks at a thread that the next one waits for. */
 const BUSY_WAIT_MS = 1000;
 
@@ -33,7 +36,9 @@ class Loop {
   readonly #lock: Lease;
   readonly #signal: AbortSignal;
   readonly #tell: (event: ServeEvent) => void;
-  readonly #watchedSince: number;
+  #watchedSince: number;
+  /** The time that the round before took: schedules are taken one after the other. */
+  #lastRoundMs = 0;
   /** The last event about each schedule, and about the file. */
   readonly #told = new Map<string, string>();
 
@@ -61,16 +66,20 @@ class Loop {
     // a store that the program opened is not ours to close
     const isOwn = typeof options.store !== 'object';
     const workspace = isOwn ? new Workspace(options) : this.#base;
+    const begun = clock.now();
+    // a clock that was ahead has been set right
+    this.#watchedSince = Math.min(this.#watchedSince, begun);
     try {
       const schedules = await this.#schedules(workspace);
       const nexts: number[] = [];
       for (const schedule of schedules) {
         if (this.#signal.aborted) break;
-        const next = await this.#turn(workspace, schedule);
+        const next = await this.#turn(workspace, schedule, begun);
         if (next !== undefined) nexts.push(next);
       }
       return Math.min(clock.now() + LONGEST_WAIT_MS, ...nexts);
     } finally {
+      this.#lastRoundMs = Math.max(0, clock.now() - begun);
       if (isOwn) workspace.close();
     }
   }
@@ -90,10 +99,15 @@ class Loop {
   }
 
   /** Takes the turn of one schedule. A failure that is no refusal, such as of the store, ends neither it nor the loop. */
-  async #turn(workspace: Workspace, schedule: Schedule): Promise<number | undefined> {
+  async #turn(
+    workspace: Workspace,
+    schedule: Schedule,
+    begun: number,
+  ): Promise<number | undefined> {
     const { name } = schedule;
     const options: TurnOptions = {
       watchedSince: this.#watchedSince,
+      busyMs: this.#lastRoundMs + Math.max(0, workspace.clock.now() - begun),
       signal: this.#signal,
       assertHeld: () => this.#lock.assertHeld(),
       tell: (event) => this.#tellOnce(name, event),
@@ -118,6 +132,7 @@ class Loop {
 
 interface TurnOptions {
   readonly watchedSince: number;
+  readonly busyMs: number;
   readonly signal: AbortSignal;
   readonly assertHeld: () => void;
   readonly tell: (event: ServeEvent) => void;
@@ -130,6 +145,7 @@ class Turn {
   readonly #options: TurnOptions;
   readonly #states: FiringStates;
   #last: RecordedFiring | null = null;
+  #aheadUntil: number | undefined;
 
   constructor(workspace: Workspace, schedule: Schedule, options: TurnOptions) {
     this.#workspace = workspace;
@@ -147,6 +163,7 @@ class Turn {
     const { fire, dropped } = decideDue(due, entry.missed ?? 'skip', {
       now,
       watchedSince: this.#options.watchedSince,
+      busyMs: this.#options.busyMs,
     });
     await this.#drop(due, dropped);
     for (const at of fire) {
@@ -161,11 +178,27 @@ class Turn {
     const { name, entry } = this.#schedule;
     const state = this.#states.loop(name);
     this.#last = state?.last ?? null;
-    const since = entry.since === undefined ? undefined : Date.parse(entry.since);
-    const handled = state && Date.parse(state.handled_until);
+    const given = entry.since === undefined ? undefined : Date.parse(entry.since);
+    const recorded = state && Date.parse(state.handled_until);
+    this.#aheadUntil = state?.ahead_until === undefined ? undefined : Date.parse(state.ahead_until);
+    const ahead = Math.max(given ?? 0, recorded ?? 0);
+    if (ahead > now + CLOCK_STEP_MS) this.#resetFrom(ahead, now);
     // a file that a person wrote has no time from which on it counts: that is now
-    if (since === undefined && handled === undefined) this.#done(now);
+    else if (given === undefined && recorded === undefined) this.#done(now);
+    const [since, handled] = [given, recorded].map((time) =>
+      time !== undefined && time <= now + CLOCK_STEP_MS ? time : undefined,
+    );
     return Math.max(since ?? handled ?? now, handled ?? 0);
+  }
+
+  /** Takes up the times after now again: the clock was ahead when they were recorded as done. */
+  #resetFrom(ahead: number, now: number): void {
+    if (ahead === this.#aheadUntil) return;
+    this.#aheadUntil = ahead;
+    this.#done(now);
+    this.#workspace.notice(
+      `schedule ${this.#schedule.name}: its times were done up to ${isoTime(ahead)}, which is in the future. The clock was ahead; times from now on fire.`,
+    );
   }
 
   /** Drops missed times, except those that fired before a crash kept this loop from recording it. */
@@ -197,11 +230,13 @@ class Turn {
     if (busy !== undefined) {
       const event = entry.missed === 'all' ? 'waiting' : 'skipped';
       if (event === 'skipped') this.#done(at);
-      tell({ event, schedule, at: isoTime(at), thread_id: busy });
+      const { thread_id } = busy;
+      const status = busy.status === 'suspended' ? 'suspended' : 'running';
+      tell({ event, schedule, at: isoTime(at), thread_id, status });
       return event === 'skipped';
     }
     assertHeld();
-    const threadId = firingThreadId(schedule, at);
+    const threadId = this.#threadIdOf(at);
     try {
       const children = threadChildren(this.#workspace);
       const { status } = await children.launch({ ...requestOf(entry), threadId });
@@ -222,7 +257,7 @@ class Turn {
     const error = toRyeError(thrown).toJSON();
     const isStarted = await this.#isFired(at);
     this.#note(at, {
-      thread_id: isStarted ? firingThreadId(this.#schedule.name, at) : null,
+      thread_id: isStarted ? this.#threadIdOf(at) : null,
       error,
     });
     const { name: schedule } = this.#schedule;
@@ -231,24 +266,27 @@ class Turn {
 
   /** True if the registry has the thread of a time. */
   async #isFired(at: number): Promise<boolean> {
-    const threadId = firingThreadId(this.#schedule.name, at);
+    const threadId = this.#threadIdOf(at);
     return (await this.#workspace.store.registry.get(threadId)) !== undefined;
   }
 
-  /** Returns the last thread of the schedule if it still runs. */
-  async #busyThread(): Promise<string | undefined> {
-    const last = await this.#states.last(this.#schedule.name);
-    if (last?.status === 'created') {
-      // it is queued, and perhaps no other process will start it
-      const env = await threadEnv(this.#workspace, { allowUnsigned: false });
-      await startQueued(env);
-    }
-    const isBusy = last?.status === 'running' || last?.status === 'created';
-    return isBusy ? (last.thread_id ?? undefined) : undefined;
+  #threadIdOf(at: number): string {
+    const threadId = firingThreadId(this.#schedule.name, at);
+    return at <= (this.#aheadUntil ?? 0) ? `${threadId}-again` : threadId;
+  }
+
+  /** Returns a thread of the schedule that has not ended. */
+  async #busyThread(): Promise<ThreadRecord | undefined> {
+    const busy = await this.#states.living(this.#schedule.name);
+    if (busy?.status !== 'created') return busy;
+    // it is queued, and perhaps no other process will start it
+    const env = await threadEnv(this.#workspace, { allowUnsigned: false });
+    await startQueued(env);
+    return busy;
   }
 
   #noteFired(at: number): void {
-    this.#note(at, { thread_id: firingThreadId(this.#schedule.name, at), error: null });
+    this.#note(at, { thread_id: this.#threadIdOf(at), error: null });
   }
 
   #note(at: number, { thread_id, error }: Pick<RecordedFiring, 'thread_id' | 'error'>): void {
@@ -259,7 +297,13 @@ class Turn {
 
   #done(until: number): void {
     const handled_until = isoTime(until);
-    this.#states.record(this.#schedule.name, { format: 1, handled_until, last: this.#last });
+    const ahead = this.#aheadUntil;
+    this.#states.record(this.#schedule.name, {
+      format: 1,
+      handled_until,
+      last: this.#last,
+      ...(ahead === undefined || ahead < until ? {} : { ahead_until: isoTime(ahead) }),
+    });
   }
 }
 

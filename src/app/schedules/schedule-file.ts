@@ -22,7 +22,9 @@ const SUBJECT = { kind: 'config', id: 'schedules' } as const;
  * a person must learn about it.
  */
 export async function loadSchedules({ verification }: Workspace): Promise<readonly Schedule[]> {
-  const found = verification.spaces.find('config', SUBJECT.id, { space: 'project' });
+  const found = verification.spaces.find('config', SUBJECT.id, {
+    space: verification.spaces.own,
+  });
   if (found === undefined) return [];
   const verdict = verifyFile(found, verification);
   if (!verdict.ok) throw faultError(found, verdict);
@@ -40,7 +42,8 @@ export async function editSchedules(
     const schedules = await loadSchedules(workspace);
     const folder = join(projectPath, '.ai', 'config');
     const path =
-      workspace.spaces.locate('config', SUBJECT.id, 'project') ?? join(folder, 'schedules.yaml');
+      workspace.spaces.locate('config', SUBJECT.id, workspace.spaces.own) ??
+      join(folder, 'schedules.yaml');
     const { parseDocument } = await import('yaml');
     const document = parseDocument(existsSync(path) ? readFileSync(path, 'utf8') : '');
     // an empty member reads as undefined

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
 import { makeFolders } from '../../disk/folders.ts';
-import { type Lease, takeLease } from '../../storage/files/lease.ts';
+import { type Lease, takeLease, UNSEEN_HINT } from '../../storage/files/lease.ts';
 import { processOwners } from '../../storage/owners.ts';
 
 /** The state of the schedules of a project. */
@@ -16,7 +16,8 @@ const WORK = {
 
 /**
  * Takes the right to serve or to change the schedules of a project. Throws `schedules_locked` while another living
- * process has it; the lock of a process that died is replaced.
+ * process has it; the lock of a process that died is replaced, that of one which can't be seen from here after a minute
+ * without a sign of life.
  */
 export function lockSchedules(projectPath: string, work: keyof typeof WORK): Lease {
   // no schedule has a name that begins with a dot
@@ -31,8 +32,9 @@ export function lockSchedules(projectPath: string, work: keyof typeof WORK): Lea
       const { pid, host }: { readonly pid?: unknown; readonly host?: unknown } =
         error.details ?? {};
       const who = typeof pid === 'number' ? `process ${pid} on ${String(host)}` : 'another process';
+      const hint = work === 'serve' ? 'End it first, or leave the schedules to it.' : 'Try again.';
       throw new RyeError('schedules_locked', `${who} ${WORK[work]}`, {
-        hint: work === 'serve' ? 'End it first, or leave the schedules to it.' : 'Try again.',
+        hint: error.hint === UNSEEN_HINT ? UNSEEN_HINT : hint,
         details: { pid, host },
       });
     }

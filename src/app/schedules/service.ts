@@ -3,7 +3,12 @@ import { RyeError } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { parseCron } from '../../schedules/cron.ts';
 import type { Timer } from '../../schedules/options.ts';
-import { assertScheduleName, readSchedules, type Schedule } from '../../schedules/schedule.ts';
+import {
+  assertScheduleName,
+  firingPrefix,
+  readSchedules,
+  type Schedule,
+} from '../../schedules/schedule.ts';
 import { timerText } from '../../schedules/system-timers.ts';
 import type { LaunchedThread } from '../../threads/ports.ts';
 import type {
@@ -77,7 +82,7 @@ export class Schedules implements SchedulesService {
     const [{ entry }] = await this.#schedules(name);
     await this.#asPerson();
     const now = isoTime(this.#workspace.clock.now());
-    const threadId = `schedule/${name}/asked-${now.replaceAll(/[:.-]/g, '')}`;
+    const threadId = `${firingPrefix(name)}asked-${now.replaceAll(/[:.-]/g, '')}`;
     const request = { ...requestOf(entry), threadId };
     const launched = await threadChildren(this.#workspace).launch(request, { leaves: true });
     const fired = { at: null, fired_at: now, thread_id: launched.thread_id, error: null };
@@ -142,8 +147,7 @@ export class Schedules implements SchedulesService {
   async #listed({ name, entry, times }: Schedule): Promise<ListedSchedule> {
     const { missed = 'skip', overlap = false, paused = false, directive, inputs = {} } = entry;
     const now = this.#workspace.clock.now();
-    const since = entry.since === undefined ? now : Date.parse(entry.since);
-    const next = paused ? undefined : times.next(Math.max(now, since));
+    const next = paused ? undefined : times.next(now);
     return {
       name,
       cron: times.cron,

@@ -6,9 +6,9 @@ import type { ThreadPlan } from '../../core/plan.ts';
 import { isKnown } from '../../log/tree.ts';
 import { exhaustion, type Judgement, judgeDecisions } from '../../policy/approval-judgement.ts';
 import { permissionAsks } from '../../policy/approvals.ts';
+import { isAgreed, isWide } from '../../threads/run/approval-cover.ts';
+import { needOfCall } from '../../tools/call-need.ts';
 import { TOOL_SEARCH_ID } from '../../tools/disclosure.ts';
-import { primaryNeed } from '../../tools/primary/actions.ts';
-import { skillNeed } from '../../tools/skills/skill-tools.ts';
 import {
   canonicalSha256,
   type DecisionFault,
@@ -16,6 +16,8 @@ import {
   requestSha256,
 } from '../../trust/approval.ts';
 import type { KeyLookup } from '../../trust/keys.ts';
+
+const NOT_JUDGED = 'the rules were not asked about the input that a person gave';
 
 type Start = EventPayloads['tool_call_start'];
 type Approved = Extract<Judgement, { state: 'approved' }>;
@@ -49,6 +51,7 @@ export const AUDITED_EVENTS = [
   'approval_requested',
   'approval_decided',
   'tool_call_start',
+  'plan_changed',
   ...BEGINNINGS,
 ] as const;
 
@@ -81,20 +84,25 @@ class ApprovalAudit {
 
   async run(events: AuditedLog['events']) {
     const problems: string[] = [];
+    // what only the plan shows: a plan of before is not kept
+    let byPlan: string[] = [];
     let checked = 0;
     for await (const event of events) {
       if (isKnown(event, 'approval_requested')) this.#request(event.payload);
       else if (isKnown(event, 'approval_decided')) this.#decide(event.payload);
+      else if (isKnown(event, 'plan_changed')) byPlan = [];
       else if (isKnown(event, 'tool_call_start')) {
-        if (!event.payload.approval && !this.#needs(event.payload)) continue;
-        checked += 1;
-        const problem = this.#problemOf(event.payload, event.timestamp);
-        if (problem !== undefined) {
-          problems.push(`the call ${event.payload.call_id} of ${event.payload.tool}: ${problem}`);
-        }
+        const { call_id: callId, tool, approval } = event.payload;
+        const text = (problem: string): string => `the call ${callId} of ${tool}: ${problem}`;
+        const isAsked = approval !== undefined || this.#asked.has(callId);
+        const problem = isAsked ? this.#problemOf(event.payload, event.timestamp) : undefined;
+        const lack = problem === undefined ? this.#lackOf(event.payload) : undefined;
+        if (isAsked) checked += 1;
+        if (problem !== undefined) problems.push(text(problem));
+        if (lack !== undefined) byPlan.push(text(lack));
       }
     }
-    return { problems, checked };
+    return { problems: [...problems, ...byPlan], checked };
   }
 
   /** Like a decision, a request that is there twice keeps its first meaning. */
@@ -109,11 +117,14 @@ class ApprovalAudit {
     if (!this.#decided.has(id)) this.#decided.set(id, { decided, uses: 0, spend: 0 });
   }
 
-  #needs({ call_id: callId, tool, input }: Start): boolean {
-    if (this.#asked.has(callId)) return true;
+  /** Returns what a call lacks by the permissions of the plan that ask. */
+  #lackOf({ approval, tool, input }: Start): string | undefined {
     // a search for tools is judged by what it finds, which the log does not name; it only reads
-    if (tool === TOOL_SEARCH_ID) return false;
-    return permissionAsks(this.#plan?.asks ?? [], capabilityOfCall(tool, input)).length > 0;
+    if (tool === TOOL_SEARCH_ID && !approval) return undefined;
+    const asks = permissionAsks(this.#plan?.asks ?? [], capabilityOf(needOfCall(tool, input)));
+    if (asks.length === 0) return undefined;
+    if (!approval) return 'it started without a decision';
+    return approval.edited?.requirements.length === 0 ? NOT_JUDGED : undefined;
   }
 
   #problemOf(start: Start, time: string): string | undefined {
@@ -126,10 +137,9 @@ class ApprovalAudit {
     if (requestSha256(request) !== approval.request_sha256) return 'its request differs';
     if (request.thread_id !== this.#threadId) return 'its request is about another thread';
     if (!state || state.decided.outcome !== 'approved') return 'its request was not approved';
-    const fault = this.#faultOf(state.decided, requested);
+    const fault = this.#faultOf(state.decided, [request, approval.edited ?? request]);
     if (fault !== undefined) return fault;
-    const decisions = state.decided.decisions.map(({ decision }) => decision);
-    const judgement = judgeDecisions(requested, decisions);
+    const judgement = judgementOf(requested, state.decided, start);
     if (judgement.state !== 'approved') return 'its decisions are not enough';
     const worstCaseUsd = approval.worst_case_usd ?? request.worst_case_usd;
     const used = { uses: state.uses, spendUsd: state.spend };
@@ -138,27 +148,51 @@ class ApprovalAudit {
     if (request.tool !== tool) return 'its decision is about another tool';
     return (
       exhaustion(judgement, used, { now: time, worstCaseUsd }) ??
-      scopeProblem(judgement, requested, { input, isOwn: request.call_id === callId })
+      scopeProblem(judgement, request, { input, isOwn: request.call_id === callId }) ??
+      this.#editProblem(judgement, requested, start)
     );
   }
 
-  #faultOf({ decisions }: ApprovalDecided, { request }: RequestedApproval): string | undefined {
+  /** Returns the problem if no rule was asked about the input that a person gave. */
+  #editProblem(
+    { input: given }: Approved,
+    { request }: RequestedApproval,
+    { approval, tool, input }: Start,
+  ): string | undefined {
+    const ran = canonicalSha256(input);
+    if (given === undefined || ran === request.input_sha256) return undefined;
+    const { edited } = approval ?? {};
+    const capability = capabilityOf(needOfCall(tool, input));
+    const isJudged = edited?.input_sha256 === ran && edited.capability === capability;
+    return isJudged ? undefined : NOT_JUDGED;
+  }
+
+  #faultOf(
+    { decisions }: ApprovalDecided,
+    abouts: readonly Parameters<typeof recordedFault>[1][],
+  ): string | undefined {
     for (const signed of decisions) {
-      const fault = recordedFault(signed, request, this.#keys);
-      if (fault !== undefined) return FAULTS[fault].replace('KEY', signed.decision.key_id);
+      for (const about of abouts) {
+        const fault = recordedFault(signed, about, this.#keys);
+        if (fault !== undefined) return FAULTS[fault].replace('KEY', signed.decision.key_id);
+      }
     }
     return undefined;
   }
 }
 
-/** The capability that a call needed when it started: `rye/fetch` of an item needs to fetch that item. */
-function capabilityOfCall(tool: string, input: JsonObject): string {
-  const own = { verb: 'execute', item_type: 'tool', item_id: tool } as const;
-  try {
-    return capabilityOf(primaryNeed(tool, input) ?? skillNeed(tool, input) ?? own);
-  } catch {
-    return capabilityOf(own); // an id that no call can start with
-  }
+function judgementOf(
+  requested: RequestedApproval,
+  { decisions }: ApprovalDecided,
+  { approval, input }: Start,
+): Judgement {
+  const { edited } = approval ?? {};
+  const demands = edited ? [{ input, requirements: edited.requirements }] : [];
+  return judgeDecisions(
+    requested,
+    decisions.map(({ decision }) => decision),
+    demands,
+  );
 }
 
 const FAULTS: Readonly<Record<DecisionFault, string>> = {
@@ -170,14 +204,14 @@ const FAULTS: Readonly<Record<DecisionFault, string>> = {
 };
 
 function scopeProblem(
-  { scope, input: given }: Approved,
-  { request }: RequestedApproval,
+  judgement: Approved,
+  request: RequestedApproval['request'],
   { input, isOwn }: { readonly input: JsonObject; readonly isOwn: boolean },
 ): string | undefined {
-  const ran = canonicalSha256(input);
-  const wanted = given === undefined ? request.input_sha256 : canonicalSha256(given);
-  if (isOwn) return ran === wanted ? undefined : 'it ran with another input';
-  if (scope === 'tool') return undefined;
-  if (scope === 'once') return 'its decision is about another call';
-  return ran === request.input_sha256 ? undefined : 'it ran with another input';
+  const covers = isOwn
+    ? isAgreed(judgement, request, input)
+    : isWide(judgement, request, canonicalSha256(input));
+  if (covers) return undefined;
+  const isOther = !isOwn && judgement.scope === 'once';
+  return isOther ? 'its decision is about another call' : 'it ran with another input';
 }

@@ -169,6 +169,9 @@ export async function verifyHead(examined: Examined): Promise<{
   if (record && isFinal(record.status) && document.status === 'running') {
     warnings.push(`the registry has the status ${record.status}, and thread.json running`);
   }
+  if (record && found.isRowBehind) {
+    warnings.push('the registry has an older state of it: run `rye threads recover`');
+  }
   const known =
     places.length === 0 ? 'no local head known' : `the newest for ${places.join(' and ')}`;
   const detail = found.isAccepted ? 'accepted by hand' : known;

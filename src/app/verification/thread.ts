@@ -75,12 +75,25 @@ async function examine(
     ...(await verifyPlan(examined)),
     ...(await verifyApprovals(examined)),
     ...(await verifyCapabilities(examined)),
+    ...originOf(document),
     ...(await verifyExport(examined, head.exported)),
     ...artifacts.checks,
     head.check,
   ];
   const warnings = [...head.warnings, ...foreignFiles(examined, artifacts.names)];
-  return { thread_id: threadId, ok: all.every(({ ok }) => ok), checks: all, warnings };
+  return {
+    thread_id: threadId,
+    ok: all.every(({ ok }) => ok),
+    ...(document?.imported_from ? { imported: true } : {}),
+    checks: all,
+    warnings,
+  };
+}
+
+/** Reports that a conversation comes from another program: its record is whole, but rye has not seen it happen. */
+function originOf(document: Examined['document']): readonly Check[] {
+  if (!document?.imported_from) return [];
+  return [{ name: 'origin', ok: true, detail: 'imported, not vouched for' }];
 }
 
 /** Checks that every call which a person had to decide about has a decision before it; nothing where no call asked. */
@@ -93,16 +106,8 @@ async function verifyApprovals({
   if (!document) return [];
   try {
     const bytes = () => workspace.store.logs.bytes(threadId);
-    const changes = new Set<string>();
-    for await (const { event_type: type } of eventsWith(bytes(), [
-      'plan_changed',
-      'thread_continued',
-    ])) {
-      changes.add(type);
-    }
-    const isCopy = changes.has('thread_continued') || (await isBranch(bytes()));
-    const asks =
-      document.asks && !changes.has('plan_changed') ? await files.readPlan(document) : undefined;
+    const isCopy = (await isContinuation(bytes())) || (await isBranch(bytes()));
+    const asks = document.asks ? await files.readPlan(document) : undefined;
     const { problems, checked } = await approvalProblems(
       { threadId, events: eventsWith(bytes(), AUDITED_EVENTS), isCopy },
       asks,
@@ -118,6 +123,11 @@ async function verifyApprovals({
     if (error instanceof RyeError && error.code === 'thread_not_found') return [];
     return [{ name: 'approvals', ok: false, error: infoOf(error) }];
   }
+}
+
+async function isContinuation(bytes: AsyncIterable<Buffer>): Promise<boolean> {
+  for await (const _ of eventsWith(bytes, ['thread_continued'])) return true;
+  return false;
 }
 
 /** True for the log of a thread that was branched from another one. */

@@ -8,8 +8,9 @@ import type { Io, Sink } from '../io.ts';
 import type { Key, Keyboard } from '../keyboard.ts';
 import type { LiveView } from '../render/live-view.ts';
 import { payloadOf } from '../render/progress-line.ts';
-import { type Colors, oneLine, truncate } from '../terminal-text.ts';
-import { clampTop, drawRequest, pageRows } from './approval-screen.ts';
+import { type Colors, squeeze } from '../terminal-text.ts';
+import { oneLine } from '../visible.ts';
+import { clampTop, drawRequest, needsReading, pageRows } from './approval-screen.ts';
 import type { Mode } from './dialog-mode.ts';
 import { openForm, pressForm, refused } from './question-form.ts';
 
@@ -22,6 +23,8 @@ interface Open {
   readonly decide: Decide;
   /** The input that was edited last and could not be used. */
   readonly draft?: string;
+  /** True once the person has opened the details. */
+  readonly isRead?: boolean;
 }
 
 /** Asks a person at the terminal about each request, below the stream. */
@@ -109,8 +112,10 @@ class Dialog {
       this.#release();
       return;
     }
-    const { kind, preview } = first.approval;
-    this.#mode = kind === 'question' ? { kind: 'form', form: openForm(preview.schema) } : KEYS_MODE;
+    const isQuestion = first.approval.kind === 'question';
+    // a question is answered in its form, so what could mislead is read before
+    if (isQuestion && this.#isUnread(first)) this.#read(first);
+    else this.#mode = restMode(first.approval);
     if (!this.#isShown) await this.#takeKeys();
     this.#draw();
   }
@@ -196,13 +201,27 @@ class Dialog {
     const { kind, scopes } = first.approval;
     const widest = scopes.at(-1) ?? 'once';
     this.#problem = '';
-    if (name === 'y') void this.#decide(first, { decision: 'approve' });
+    if ((name === 'y' || name === 't') && this.#isUnread(first)) {
+      this.#problem = 'Not all of it is shown as it is. Press d, read it, then decide.';
+    } else if (name === 'y') void this.#decide(first, { decision: 'approve' });
     else if (name === 't' && widest !== 'once') {
       void this.#decide(first, { decision: 'approve', scope: widest });
     } else if (name === 'n') this.#mode = { kind: 'reason', editor: openEditor([]) };
     else if (name === 'e' && kind === 'call') this.#edit(first);
-    else if (name === 'd') this.#mode = { kind: 'pages', top: 0 };
+    else if (name === 'd') this.#read(first);
     else if (text === '?') this.#options.view.print(HELP.map(this.#options.colors.dim));
+  }
+
+  #isUnread({ approval, isRead = false }: Open): boolean {
+    const { sink, colors } = this.#options;
+    return !isRead && needsReading(approval, sink, colors);
+  }
+
+  #read({ approval }: Open): void {
+    this.#mode = { kind: 'pages', top: 0 };
+    this.#open = this.#open.map((one) =>
+      one.approval.id === approval.id ? { ...one, isRead: true } : one,
+    );
   }
 
   #scroll(first: Open, top: number, key: Key): void {
@@ -211,8 +230,9 @@ class Dialog {
     const by = { down: 1, up: -1, space: page, pagedown: page, b: -page, pageup: -page }[key.name];
     if (by !== undefined) {
       this.#mode = { kind: 'pages', top: clampTop(first.approval, top + by, sink, colors) };
-    } else if (['q', 'd', 'enter', 'escape'].includes(key.name)) this.#mode = KEYS_MODE;
-    else if (['y', 't', 'n', 'e'].includes(key.name)) {
+    } else if (['q', 'd', 'enter', 'escape'].includes(key.name))
+      this.#mode = restMode(first.approval);
+    else if (first.approval.kind !== 'question' && ['y', 't', 'n', 'e'].includes(key.name)) {
       this.#mode = KEYS_MODE;
       this.#choose(first, key);
     }
@@ -248,10 +268,8 @@ class Dialog {
 
   #type(first: Open, mode: Extract<Mode, { kind: 'reason' | 'input' }>, key: Key): void {
     if (key.name === 'escape') {
-      const { kind, preview } = first.approval;
       this.#problem = '';
-      this.#mode =
-        kind === 'question' ? { kind: 'form', form: openForm(preview.schema) } : KEYS_MODE;
+      this.#mode = restMode(first.approval);
       return;
     }
     const { editor, effect } = press(mode.editor, key);
@@ -329,11 +347,16 @@ class Dialog {
 
   #note(text: string): void {
     const { view, colors, sink } = this.#options;
-    view.print([colors.dim(truncate(`  · ${oneLine(text)}`, sink.columns - 1))]);
+    view.print([colors.dim(squeeze(`  · ${oneLine(text)}`, sink.columns - 1))]);
   }
 }
 
 const KEYS_MODE: Mode = { kind: 'keys' };
+
+/** The mode of a request that waits for its decision. */
+function restMode({ kind, preview }: ListedApproval): Mode {
+  return kind === 'question' ? { kind: 'form', form: openForm(preview.schema) } : KEYS_MODE;
+}
 
 function commandFor({ kind, id }: ListedApproval): string {
   return kind === 'question' ? `rye answer ${id} JSON` : `rye approve ${id}`;

@@ -1,18 +1,27 @@
 import type { ListedApproval } from '../../app/api/approvals.ts';
-import { type Colors, displayWidth, neutralize, oneLine, wrapText } from '../terminal-text.ts';
+import type { JsonValue } from '../../core/json.ts';
+import { count } from '../output.ts';
+import { type Colors, displayWidth, squeeze, wrapText } from '../terminal-text.ts';
+import { composed, oddCharacters, oneLine, paintDrawn, type Shown, visible } from '../visible.ts';
 
-/** Describes a request for people: what would run, then who may decide about it. */
-export function requestLines(approval: ListedApproval): readonly string[] {
+export interface RequestStyle {
+  readonly columns: number;
+  readonly colors: Colors;
+}
+
+/** Describes a request for people: what would run, with every argument, then who may decide about it. */
+export function requestLines(approval: ListedApproval, colors: Colors): readonly string[] {
   const { preview } = approval;
-  return [
+  const lines = [
     ...factLines(approval),
     '',
     oneLine(preview.title),
-    ...neutralize(preview.text)
-      .split('\n')
-      .map((line) => `  ${line}`),
+    ...warningLines(approval, colors),
+    ...judged(preview.text).map((line) => `  ${line}`),
+    ...inputLines(approval).flatMap((line) => ['', ...judged(line)]),
     ...(preview.schema ? [`  answer: ${oneLine(JSON.stringify(preview.schema))}`] : []),
   ];
+  return lines.map((line) => paintDrawn(line, colors.red));
 }
 
 /** Lists the IDs, hashes, approvers and decisions of a request. */
@@ -44,9 +53,43 @@ function factLines(approval: ListedApproval): readonly string[] {
   return facts.map(([name, value]) => `${name.padEnd(10)} ${oneLine(value)}`);
 }
 
-export interface RequestStyle {
-  readonly columns: number;
-  readonly colors: Colors;
+/** Draws a text that is judged, line by line: tabs and spaces at the end of a line are drawn too. */
+function judged(text: string): readonly string[] {
+  return visible(text)
+    .replaceAll('\t', '\u2409   ')
+    .replaceAll(/ +$/gm, (spaces) => '\\u{20}'.repeat(spaces.length))
+    .split('\n');
+}
+
+/** Returns how many characters of a request are not shown as they are. */
+export function oddCount({ preview, input, reason, kind }: ListedApproval): number {
+  const texts = [
+    preview.title,
+    preview.text,
+    reason,
+    ...(kind === 'question' ? [] : textsOf(input)),
+  ];
+  const shown = new Set(texts.filter((text) => text !== ''));
+  return Array.from(shown, oddCharacters).reduce((sum, odd) => sum + odd, 0);
+}
+
+function textsOf(value: JsonValue | undefined): readonly string[] {
+  if (typeof value === 'string') return [value];
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([name, member]) => [name, ...textsOf(member)]);
+}
+
+/** Reports in red that a request has characters that are not shown as they are. */
+export function warningLines(approval: ListedApproval, { red, bold }: Colors): readonly string[] {
+  const odd = oddCount(approval);
+  if (odd === 0) return [];
+  return [
+    red(
+      bold(
+        `  has ${count(odd, 'character')} that ${odd === 1 ? 'is' : 'are'} not shown as they are`,
+      ),
+    ),
+  ];
 }
 
 /** Returns the whole preview of a request, wrapped so that nothing of it is out of sight at the right. */
@@ -54,13 +97,10 @@ export function previewLines(
   { preview: { format, text } }: ListedApproval,
   { columns, colors }: RequestStyle,
 ): readonly string[] {
-  return neutralize(text)
-    .replaceAll('\t', '    ')
-    .split('\n')
-    .flatMap((line) => {
-      const paint = format === 'diff' ? diffPaint(line, colors) : String;
-      return wrapText(line, columns - 4).map((part) => `  ${paint(part)}`);
-    });
+  return judged(text).flatMap((line) => {
+    const paint = format === 'diff' ? diffPaint(line, colors) : String;
+    return wrapText(line, columns - 4).map((part) => `  ${paint(paintDrawn(part, colors.red))}`);
+  });
 }
 
 function diffPaint(line: string, { green, red, dim }: Colors): (text: string) => string {
@@ -71,22 +111,63 @@ function diffPaint(line: string, { green, red, dim }: Colors): (text: string) =>
 /** Returns everything about a request, for the pages of the dialog: what would run comes first. */
 export function pageLines(approval: ListedApproval, style: RequestStyle): readonly string[] {
   const { colors, columns } = style;
+  const { input, kind, preview } = approval;
+  const isWhole = kind === 'question' || preview.format === 'input';
   return [
     colors.bold(oneLine(approval.preview.title)),
+    ...warningLines(approval, colors),
     ...previewLines(approval, style),
     '',
-    ...(approval.kind === 'question' ? [] : inputLines(approval, columns)),
+    ...(isWhole ? [] : ['input', ...jsonLines(input, style), '']),
     ...factLines(approval)
       .flatMap((line) => wrapText(line, columns - 2))
       .map(colors.dim),
   ];
 }
 
-/** A diff does not show the whole input, such as the mode of a write. */
-function inputLines({ input, preview }: ListedApproval, columns: number): readonly string[] {
-  if (preview.format === 'input') return [];
-  const text = neutralize(JSON.stringify(input, null, 2));
-  return ['input', ...wrapText(text, columns - 4).map((line) => `  ${line}`), ''];
+function jsonLines(input: JsonValue, { colors, columns }: RequestStyle): readonly string[] {
+  return judged(JSON.stringify(input, null, 2))
+    .flatMap((line) => wrapText(line, columns - 4))
+    .map((line) => `  ${paintDrawn(line, colors.red)}`);
+}
+
+/** The members of an input that the preview of its kind shows. */
+const PREVIEWED: Readonly<Partial<Record<ListedApproval['preview']['format'], readonly string[]>>> =
+  {
+    command: ['command'],
+    diff: ['path', 'content', 'edits', 'old_string', 'new_string'],
+  };
+
+/** The tool whose command line represents the call. */
+const SHELL = 'rye/bash';
+
+/** Returns the arguments of a call that its preview does not show, each on one line. */
+export function inputLines({ input, preview, kind, tool }: ListedApproval): readonly string[] {
+  if (kind === 'question' || preview.format === 'input') return [];
+  const isShort = preview.format === 'diff' || tool === SHELL;
+  const previewed = isShort ? (PREVIEWED[preview.format] ?? []) : [];
+  return Object.entries(input)
+    .filter(([name]) => !previewed.includes(name))
+    .map(([name, value]) => `${oneLine(name)}: ${oneLine(JSON.stringify(value))}`);
+}
+
+/** Returns what a call would do on one line, with every argument. */
+export function wholeCall(approval: ListedApproval): Shown {
+  const odd = oddCount(approval);
+  const mark = odd === 0 ? '' : `(${count(odd, 'character')} not shown as they are) `;
+  return composed(
+    [`${mark}${oneLine(approval.preview.text)}`, ...inputLines(approval)].join(' · '),
+  );
+}
+
+/** Returns the arguments beside a preview, shortened to a line each. */
+export function shortInputLines(
+  approval: ListedApproval,
+  { columns, colors }: RequestStyle,
+): readonly string[] {
+  return inputLines(approval).map(
+    (line) => `  ${paintDrawn(squeeze(line, columns - 4), colors.red)}`,
+  );
 }
 
 /** Packs keys into as few lines as they need. */

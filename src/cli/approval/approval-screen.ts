@@ -1,8 +1,17 @@
 import type { ListedApproval } from '../../app/api/approvals.ts';
 import { type DrawnField, drawField } from '../chat/input-field.ts';
 import type { Sink } from '../io.ts';
-import { type Colors, displayWidth, oneLine, wrapText } from '../terminal-text.ts';
-import { packed, pageLines, previewLines } from './approval-lines.ts';
+import { type Colors, displayWidth, wrapText } from '../terminal-text.ts';
+import { oneLine } from '../visible.ts';
+import {
+  inputLines,
+  oddCount,
+  packed,
+  pageLines,
+  previewLines,
+  shortInputLines,
+  warningLines,
+} from './approval-lines.ts';
 import type { Mode } from './dialog-mode.ts';
 import { formLines } from './form-lines.ts';
 
@@ -75,15 +84,49 @@ function bodyLines(approval: ListedApproval, style: Style): readonly string[] {
   const { colors, sink } = style;
   const { columns, rows } = sink;
   const all = previewLines(approval, { columns, colors });
-  const room = Math.max(MIN_PREVIEW, Math.floor(rows / 3));
-  const shown = all.length > room ? all.slice(0, room - 1) : all;
-  const rest = all.length - shown.length;
+  const room = previewRows(rows);
   const reason = oneLine(approval.reason);
+  const others = shortInputLines(approval, { columns, colors });
   return [
-    ...shown,
-    ...(rest > 0 ? [colors.yellow(`  … ${rest} more lines: d shows them`)] : []),
+    ...warningLines(approval, colors),
+    ...headAndTail(all, room, colors),
+    ...headAndTail(others, room, colors),
     ...(reason === '' ? [] : wrapText(reason, columns - 4).map((line) => colors.dim(`  ${line}`))),
   ];
+}
+
+/** Shortens lines to their head and tail, with the number of those between. */
+function headAndTail(lines: readonly string[], room: number, colors: Colors): readonly string[] {
+  if (lines.length <= room) return lines;
+  const tail = Math.floor((room - 1) / 3);
+  const rest = lines.length - (room - 1);
+  return [
+    ...lines.slice(0, room - 1 - tail),
+    colors.yellow(`  … ${rest} more lines: d shows them`),
+    ...(tail === 0 ? [] : lines.slice(-tail)),
+  ];
+}
+
+function previewRows(rows: number): number {
+  return Math.max(MIN_PREVIEW, Math.floor(rows / 3));
+}
+
+/**
+ * True if a person has to open the details before one key decides: a character is not shown as it is, or the screen lacks a
+ * part of the call. Of a diff the head and the tail are enough.
+ */
+export function needsReading(
+  approval: ListedApproval,
+  { columns, rows }: Pick<Sink, 'columns' | 'rows'>,
+  colors: Colors,
+): boolean {
+  if (oddCount(approval) > 0) return true;
+  const room = previewRows(rows);
+  const others = inputLines(approval);
+  if (others.length > room || others.some((line) => displayWidth(line) > columns - 4)) return true;
+  return (
+    approval.preview.format !== 'diff' && previewLines(approval, { columns, colors }).length > room
+  );
 }
 
 function keyLines(approval: ListedApproval, { sink, colors }: Style): readonly string[] {

@@ -1,7 +1,7 @@
 import { isRecord, type JsonObject, type JsonValue, parseJson, toText } from '../../core/json.ts';
 import { type Editor, openEditor, press, withText } from '../chat/editor.ts';
 import type { Key } from '../keyboard.ts';
-import { oneLine } from '../terminal-text.ts';
+import { oneLine } from '../visible.ts';
 
 /** One of the values that a person picks from. */
 export interface Choice {

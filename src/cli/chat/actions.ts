@@ -1,17 +1,19 @@
 import type { Rye } from '../../app/api/rye.ts';
-import { deliveryOf, type TreeEntry } from '../../app/api/trees.ts';
+import type { TreeEntry } from '../../app/api/trees.ts';
 import { RyeError } from '../../core/errors.ts';
 import { isRecord, type JsonObject, toText } from '../../core/json.ts';
-import { textOf } from '../../core/message.ts';
-import { formatCost, formatUsd } from '../../core/usage.ts';
+import { addSpend, formatCost, formatSpend, formatUsd } from '../../core/usage.ts';
 import { undoLines } from '../commands/threads-undo.ts';
 import type { Io, Sink } from '../io.ts';
 import { formatTable } from '../output.ts';
+import type { LineStyle } from '../render/echo.ts';
 import { payloadOf } from '../render/progress-line.ts';
 import { drawSessionTree } from '../render/session-tree.ts';
-import { type Colors, neutralize, oneLine, truncate, wrapText } from '../terminal-text.ts';
-import { helpLines, type LineStyle, remarkLines } from './chat-lines.ts';
+import { type Colors, truncate, wrapText } from '../terminal-text.ts';
+import { oneLine, visible } from '../visible.ts';
+import { helpLines, personText, remarkLines } from './chat-lines.ts';
 import type { Conversation } from './conversation.ts';
+import { currentAt, type ModelChoice, modelChoices } from './model-choice.ts';
 import { SLASH_COMMANDS, type Slash, type SlashName } from './slash.ts';
 
 /** Everything that a command of the conversation uses. */
@@ -22,6 +24,13 @@ export interface ChatDesk {
   readonly colors: Colors;
   /** The tools of a conversation that has not started. */
   readonly plannedTools: () => Promise<readonly string[]>;
+  /** The model of a conversation that has not started. */
+  readonly plannedModel: () => Promise<string>;
+  /** Lets the person choose one of these; null: none. Absent: they are printed. */
+  readonly chooseModel?: (
+    choices: readonly ModelChoice[],
+    at: number,
+  ) => Promise<ModelChoice | null>;
   readonly print: (lines: readonly string[]) => void;
   readonly signal: AbortSignal;
 }
@@ -72,10 +81,11 @@ const ACTIONS: Readonly<Record<SlashName, Action>> = {
 };
 
 const KEYS: readonly (readonly [string, string])[] = [
-  ['Enter', 'send; while an answer is made: tell the model at once'],
+  ['Enter', 'send; while the model answers: queue a message'],
   ['\\ Enter, Alt-Enter, Ctrl-J', 'start another line; """ starts and ends a block of lines'],
   ['Ctrl-C', 'stop the answer; at an empty prompt twice: leave'],
   ['Up, Down, Ctrl-R', 'earlier messages; a line that starts with a space is not kept'],
+  ['Ctrl-O', 'show a pasted text in full'],
   ['Tab', 'complete a command'],
   ['Ctrl-D', 'leave'],
 ];
@@ -87,33 +97,46 @@ const HELP = [
   ...KEYS,
 ];
 
-async function model({ rye, conversation, io, print, colors }: ChatDesk, rest: string) {
+async function model(desk: ChatDesk, rest: string) {
+  const { conversation, print, colors, io } = desk;
   const [wanted, provider] = rest.split(/\s+/);
-  if (wanted === undefined || wanted === '') {
-    const rows = (await rye.models())
-      .filter(({ usable }) => usable === true)
-      .map((row) => [textIn(row, 'provider'), textIn(row, 'model'), tiersOf(row)]);
-    print(formatTable(['PROVIDER', 'MODEL', 'TIERS'], rows, io.stdout));
-    return undefined;
-  }
-  await conversation.useModel({ model: wanted, ...(provider ? { provider } : {}) });
-  print(remarkLines(`the next message uses ${oneLine(wanted)}`, styleOf({ colors, io })));
+  const chosen =
+    wanted === undefined || wanted === ''
+      ? await modelChosen(desk)
+      : { model: wanted, ...(provider ? { provider } : {}) };
+  if (!chosen) return undefined;
+  await conversation.useModel(chosen);
+  print(remarkLines(`the next message uses ${oneLine(chosen.model)}`, styleOf({ colors, io })));
   return undefined;
+}
+
+/** Returns the model that the person chooses; without a terminal, prints them with a mark at the one in use. */
+async function modelChosen({ rye, conversation, io, print, chooseModel, plannedModel }: ChatDesk) {
+  const choices = modelChoices(await rye.models());
+  const at = currentAt(choices, conversation.modelName ?? (await plannedModel()));
+  if (chooseModel) {
+    const choice = await chooseModel(choices, at);
+    return choice && { model: choice.model, provider: choice.provider };
+  }
+  const rows = choices.map(({ provider, model: id, tiers }, index) => [
+    index === at ? '▸' : '',
+    provider,
+    id,
+    tiers,
+  ]);
+  print(formatTable(['', 'PROVIDER', 'MODEL', 'TIERS'], rows, io.stdout));
+  return null;
 }
 
 function textIn(row: JsonObject, member: string): string {
   return toText(row[member] ?? '-');
 }
 
-function tiersOf({ tiers }: JsonObject): string {
-  return Array.isArray(tiers) ? tiers.join(' ') : '';
-}
-
 async function tools({ rye, conversation, plannedTools, print, io }: ChatDesk) {
   const { threadId } = conversation;
   const offered = threadId === undefined ? await plannedTools() : await toolsOf(rye, threadId);
   const lines = offered.length === 0 ? ['no tools'] : offered;
-  print(lines.map((line) => truncate(oneLine(line), columnsOf(io.stdout))));
+  print(lines.map((line) => truncate(oneLine(line.replaceAll(/\s+/g, ' ')), columnsOf(io.stdout))));
   return undefined;
 }
 
@@ -138,10 +161,11 @@ async function cost({ rye, conversation: { threadId }, print }: ChatDesk) {
   }
   const { thread, document, children } = await rye.threads.show(threadId);
   const { limits } = document ?? {};
-  const ofChildren = children.reduce((sum, child) => sum + child.cost.spend, 0);
+  // with their own children
+  const ofChildren = children.map((child) => child.cost.total).reduce(addSpend, { spend: 0 });
   print([
     `${threadId}: ${formatCost(thread.cost)}`,
-    ...(children.length === 0 ? [] : [`children: ${formatUsd(ofChildren)}`]),
+    ...(children.length === 0 ? [] : [`children: ${formatSpend(ofChildren)}`]),
     ...(limits ? [`budget of the conversation: ${formatUsd(limits.spend)}`] : []),
   ]);
   return undefined;
@@ -186,22 +210,17 @@ async function undo({ rye, conversation, print, colors, io }: ChatDesk, rest: st
   }
   const threadId = startedOf(conversation);
   const path = await rye.trees.path(threadId);
-  const last = path.findLast((entry) => userTextOf(entry) !== undefined);
-  if (last === undefined) throw new RyeError('usage', 'there is no message to undo');
+  const last = path.findLast((entry) => personText(entry) !== undefined);
+  if (last === undefined) throw new RyeError('usage', 'no message to undo');
   const isOpening = !path.some((entry) => entry.seq < last.seq && isAnswer(entry));
   const at = isOpening ? 'root' : (last.parent_id ?? 'root');
   const undone = await rye.trees.undoFiles(threadId, { to: at, force }).catch(inChatWords);
   if (isOpening) conversation.restart();
   else await rye.trees.branch(threadId, { at });
   if (undone.files.length > 0) print(undoLines(undone));
-  print(
-    remarkLines(
-      'went back to before your last message; /tree shows what was undone',
-      styleOf({ colors, io }),
-    ),
-  );
+  print(remarkLines('your last message was undone; /tree shows it', styleOf({ colors, io })));
   return {
-    draft: neutralize(isOpening ? await openingOf(rye, threadId) : (userTextOf(last) ?? '')),
+    draft: visible(isOpening ? await openingOf(rye, threadId) : (personText(last) ?? '')),
   };
 }
 
@@ -221,7 +240,7 @@ async function compact({ rye, conversation, print, colors, io, signal }: ChatDes
   }
   const { summary, tokens_before: before } = outcome;
   print([
-    ...wrapText(neutralize(summary).trimEnd(), columnsOf(io.stdout)),
+    ...wrapText(visible(summary).trimEnd(), columnsOf(io.stdout)),
     ...remarkLines(`the summary replaces ${before} tokens`, styleOf({ colors, io })),
   ]);
   return undefined;
@@ -238,13 +257,6 @@ function startedOf({ threadId }: Conversation): string {
   throw new RyeError('usage', 'the conversation has not started yet', {
     hint: 'Send a message first.',
   });
-}
-
-function userTextOf(entry: TreeEntry): string | undefined {
-  const delivered = deliveryOf(payloadOf(entry, 'custom_message')?.content ?? '');
-  if (delivered?.isPerson === true) return delivered.text;
-  const message = payloadOf(entry, 'message')?.message;
-  return message?.role === 'user' ? textOf(message.content) : undefined;
 }
 
 function isAnswer(entry: TreeEntry): boolean {

@@ -1,43 +1,22 @@
-import type { Message } from '../../core/message.ts';
+import { deliveryOf, type TreeEntry, taskOf } from '../../app/api/trees.ts';
+import type { ErrorInfo } from '../../core/errors.ts';
 import { textOf } from '../../core/message.ts';
 import type { ThreadResult } from '../../core/thread.ts';
 import {
   type Cost,
   formatSeconds,
+  formatSpend,
   formatTokens,
   formatUsd,
   totalTokens,
 } from '../../core/usage.ts';
 import { failureText } from '../failure.ts';
 import { count } from '../output.ts';
-import { type Colors, displayWidth, neutralize, wrapText } from '../terminal-text.ts';
-
-/** The colors and the width of the terminal. */
-export interface LineStyle {
-  readonly colors: Colors;
-  readonly columns: number;
-}
+import type { LineStyle } from '../render/echo.ts';
+import { payloadOf } from '../render/progress-line.ts';
+import { displayWidth, wrapText } from '../terminal-text.ts';
 
 const INDENT = '  ';
-
-/** Formats a message of the person, as it stays on the screen, wrapped between words. `note` is its state. */
-export function echoLines(
-  text: string,
-  { colors, columns }: LineStyle,
-  note?: string,
-): readonly string[] {
-  const room = columns - INDENT.length;
-  const lines = wrapText(neutralize(text).trimEnd(), room);
-  const shown = lines.map(
-    (line, at) => `${at === 0 ? colors.cyan('› ') : INDENT}${colors.bold(line)}`,
-  );
-  if (note === undefined) return shown;
-  const state = colors.dim(`(${note})`);
-  const fits = displayWidth(`${lines.at(-1) ?? ''}${INDENT}(${note})`) <= room;
-  return fits
-    ? [...shown.slice(0, -1), `${shown.at(-1) ?? ''}${INDENT}${state}`]
-    : [...shown, `${INDENT}${state}`];
-}
 
 /** Formats a remark of rye, wrapped between words. */
 export function remarkLines(text: string, { colors, columns }: LineStyle): readonly string[] {
@@ -106,11 +85,11 @@ export function meterLines(facts: MeterFacts, style: LineStyle): readonly string
     ...(result.success ? [] : [isWaiting ? 'waits for your decision' : (ENDS[status] ?? status)]),
     count(cost.turns, 'turn'),
     `${formatTokens(totalTokens(cost))} tokens`,
-    formatUsd(cost.spend),
+    formatSpend(cost),
     formatSeconds(cost.elapsed_seconds),
   ].join(' · ');
   const limit = budget === undefined ? '' : ` of ${formatUsd(budget)}`;
-  const total = `total ${formatUsd(result.cost.spend)}${limit}`;
+  const total = `total ${formatSpend(result.cost)}${limit}`;
   const fits = displayWidth(own) + displayWidth(total) + 8 < columns;
   const meter = fits
     ? [`${mark} ${own}     ${colors.dim(total)}`]
@@ -123,23 +102,55 @@ export function meterLines(facts: MeterFacts, style: LineStyle): readonly string
         ),
       ];
   if (result.success || isStopped || isWaiting || error === undefined) return meter;
-  const hint =
-    error.code === 'limit_spend' ? 'Let the next message spend more: /budget 0.50' : error.hint;
-  return [...failureLines({ code: error.code, message: error.message, hint }, style), ...meter];
+  const { code, message } = error;
+  return [...failureLines({ code, message, hint: hintInChat(error) }, style), ...meter];
 }
 
-/** Returns the last question and answer of a conversation: what a person has to know to continue it. */
-export function lastExchange(messages: readonly Message[]): {
+/** Replaces the command that resumes a thread by that of the chat. Another key counts once the chat is opened again. */
+function hintInChat({ code, hint, details }: ErrorInfo): string | undefined {
+  if (code === 'limit_spend') return 'Let the next message spend more: /budget 0.50';
+  // Enter would send the refused message again
+  if (hint?.includes(' --from ')) return hint;
+  return hint
+    ?.replace('Pass --model with one of: rye models list.', 'Choose another: /model MODEL')
+    .replace(
+      /rye threads resume \S+( --refresh)?/,
+      details?.['category'] === 'auth' ? 'rye chat --continue' : 'press Enter',
+    );
+}
+
+/** The last question and answer of a conversation: what a person has to know to continue it. */
+export interface Exchange {
   readonly question: string | undefined;
-  readonly answer: string | undefined;
-} {
-  const asked = messages.findLastIndex(({ role }) => role === 'user');
-  const question = messages[asked];
-  const answer = messages
-    .slice(asked + 1)
-    .findLast((message) => message.role === 'assistant' && textOf(message.content) !== '');
-  return {
-    question: question && textOf(question.content),
-    answer: answer && textOf(answer.content),
-  };
+  readonly answer: string;
+  /** The answer was interrupted, and nothing continued it. */
+  readonly isCut: boolean;
+}
+
+/** Finds the last exchange on a path. An interrupted answer is joined with what continued it. */
+export function lastExchange(path: readonly TreeEntry[]): Exchange {
+  const asked = path.findLastIndex((entry) => personText(entry) !== undefined);
+  let answer = '';
+  let isCut = false;
+  let isContinued = false;
+  for (const entry of path.slice(asked + 1)) {
+    isContinued ||= payloadOf(entry, 'custom_message')?.custom_type === 'continue_cut_answer';
+    const message = payloadOf(entry, 'message')?.message;
+    if (message?.role !== 'assistant') continue;
+    const text = textOf(message.content);
+    if (text === '') continue;
+    answer = isContinued ? answer + text : text;
+    isCut = message.stop_reason === 'aborted';
+    isContinued = false;
+  }
+  const question = path[asked];
+  return { question: question && personText(question), answer, isCut };
+}
+
+/** Returns the text of a person in an entry, without the markup of a directive and the envelope of a delivery. */
+export function personText(entry: TreeEntry): string | undefined {
+  const delivered = deliveryOf(payloadOf(entry, 'custom_message')?.content ?? '');
+  if (delivered?.isPerson === true) return delivered.text;
+  const message = payloadOf(entry, 'message')?.message;
+  return message?.role === 'user' ? (taskOf(message)?.task ?? textOf(message.content)) : undefined;
 }

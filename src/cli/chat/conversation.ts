@@ -16,6 +16,8 @@ export interface ConversationOptions {
   readonly rye: ConversationRye;
   /** Returns the request that starts the thread. `message` is undefined if the directive starts without one. */
   readonly begin: (message: string | undefined) => ExecuteDirectiveRequest;
+  /** True if the directive starts without a message; default: false. */
+  readonly beginsAlone?: boolean;
   /** Options of every later run. */
   readonly resume?: Pick<ResumeThreadRequest, 'secrets' | 'allowUnsigned'>;
   /** Limits of a message that the command line sets; `spend` is granted once. */
@@ -28,6 +30,14 @@ export interface ConversationOptions {
 interface ConversationLock {
   assertHeld(): void;
   release(): void;
+}
+
+/** A message that waits for the thread. */
+export interface QueuedMessage {
+  /** ID of its delivery. */
+  readonly id: string;
+  readonly seq: number;
+  readonly text: string;
 }
 
 interface WantedModel {
@@ -49,6 +59,8 @@ export class Conversation {
   /** The next message takes the place of the first one. */
   #restarts = false;
   #run: AbortController | undefined;
+  /** The model of the next run, as far as it is known. */
+  #modelName: string | undefined;
 
   constructor(options: ConversationOptions) {
     this.#options = options;
@@ -57,6 +69,16 @@ export class Conversation {
   /** The thread, once it has started. */
   get threadId(): string | undefined {
     return this.#threadId;
+  }
+
+  /** The model that answers next, as a run or a person named it last. */
+  get modelName(): string | undefined {
+    return this.#modelName;
+  }
+
+  /** True if a run without a message comes before the next message: that with which the directive starts. */
+  get beginsAlone(): boolean {
+    return this.#threadId === undefined && this.#options.beginsAlone === true;
   }
 
   get isRunning(): boolean {
@@ -80,6 +102,7 @@ export class Conversation {
       });
     }
     this.#threadId = threadId;
+    this.#modelName = details.document?.model;
     const { spend, ...rest } = limits;
     this.#spend = spend;
     this.#grants = { ...messageLimits(details), ...rest };
@@ -120,6 +143,26 @@ export class Conversation {
     return listed.filter(({ state }) => state === 'queued').length;
   }
 
+  /** Returns the messages of people that wait for the thread, in their order. */
+  async queued(): Promise<readonly QueuedMessage[]> {
+    if (this.#threadId === undefined) return [];
+    const listed = await this.#options.rye.deliveries.list(this.#threadId);
+    return listed
+      .filter((one) => one.state === 'queued' && one.class === 'person' && one.entry_id === null)
+      .map(({ delivery_id, seq, text }) => ({ id: delivery_id, seq, text }));
+  }
+
+  /** Takes back a message that waits; false if the thread has got it, or gets it now. */
+  async withdraw({ seq }: QueuedMessage): Promise<boolean> {
+    if (this.#threadId === undefined) return false;
+    try {
+      await this.#options.rye.deliveries.resolve(this.#threadId, seq, 'dropped');
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
   /** Stops the run that is under way; the thread can be continued. */
   interrupt(reason = 'interrupted by Ctrl-C'): void {
     this.#run?.abort(reason);
@@ -128,13 +171,12 @@ export class Conversation {
   /** Selects the model of the next run. Throws for one that the thread could not use. */
   async useModel(wanted: WantedModel): Promise<void> {
     const { rye, begin } = this.#options;
-    if (this.#threadId !== undefined) {
-      await rye.trees.changeModel(this.#threadId, wanted);
-      return;
-    }
+    if (this.#threadId !== undefined) await rye.trees.changeModel(this.#threadId, wanted);
     // the plan needs some message, and does not depend on it
-    await rye.threads.plan({ ...begin('?'), ...wanted });
+    else await rye.threads.plan({ ...begin('?'), ...wanted });
+    // a conversation that is started later has it too
     this.#model = wanted;
+    this.#modelName = wanted.model;
   }
 
   /** Allows the next message to spend this much more, in USD. */
@@ -154,12 +196,16 @@ export class Conversation {
     this.#threadId = undefined;
     this.#grants = {};
     this.#restarts = false;
+    this.#modelName = this.#model?.model;
   }
 
   async #begin(message: string | undefined, subscriber: Subscriber): Promise<ThreadResult> {
     const { rye, begin, limits } = this.#options;
-    const request = { ...begin(message), ...compact({ limits }), ...this.#model };
-    return await rye.threads.execute({ ...request, ...subscriber });
+    const given = compact({ ...limits, spend: this.#spend ?? limits?.spend });
+    const request = { ...begin(message), limits: given, ...this.#model };
+    const result = await rye.threads.execute({ ...request, ...subscriber });
+    this.#spend = undefined;
+    return result;
   }
 
   async #resume(
@@ -194,6 +240,8 @@ export class Conversation {
 
   readonly #seen = (event: RunEvent): void => {
     const started = payloadOf(event, 'thread_started');
+    const named = started ?? payloadOf(event, 'run_started') ?? payloadOf(event, 'model_change');
+    this.#modelName = named?.model ?? this.#modelName;
     if (started !== undefined && this.#threadId === undefined) {
       this.#threadId = event.thread_id;
       this.#grants = withoutSpend(started.limits);

@@ -15,6 +15,8 @@ export interface Editor {
   readonly draft: string;
   /** Text that Ctrl-U, Ctrl-K and Ctrl-W removed last. */
   readonly killed: string;
+  /** Long texts that were pasted, by the character in the text that represents each; absent: pastes are inserted in full. */
+  readonly pastes?: ReadonlyMap<string, string>;
   /** Set during Ctrl-R. */
   readonly search?: { readonly query: string; readonly at: number };
 }
@@ -41,12 +43,68 @@ export function withText(editor: Editor, text: string): Editor {
   return { ...editor, text, cursor: text.length };
 }
 
+/** Replaces the text by one that may be long, which is then shown as a paste is. */
+export function withDraft(editor: Editor, text: string): Editor {
+  return pasted({ ...editor, text: '', cursor: 0 }, text);
+}
+
+/** A paste of more lines or characters than this is shown by its size. */
+const FOLDED_LINES = 10;
+const FOLDED_CHARS = 1000;
+/** The first of the private characters that represent pastes. */
+const FIRST_MARK = 0x10_0000;
+
+function pasted(editor: Editor, text: string): Editor {
+  const { pastes } = editor;
+  const isLong = text.length > FOLDED_CHARS || text.split('\n').length > FOLDED_LINES;
+  if (!pastes || !isLong) return inserted(editor, text);
+  const room = MAX_CHARS - unfolded(editor, editor.text).length;
+  const mark = String.fromCodePoint(FIRST_MARK + pastes.size);
+  const known = new Map([...pastes, [mark, text.slice(0, Math.max(0, room))]]);
+  return inserted({ ...editor, pastes: known }, mark);
+}
+
+/** Returns a text of the field with its pastes in full. */
+export function unfolded({ pastes }: Pick<Editor, 'pastes'>, text: string): string {
+  return withMarks(pastes, text, (paste) => paste);
+}
+
+/** Returns a text of the field as it is shown: with `[pasted 300 lines]` for each paste. */
+export function labelled({ pastes }: Pick<Editor, 'pastes'>, text: string): string {
+  return withMarks(pastes, text, pasteLabel);
+}
+
+/** Returns a text as it is shown outside of the field: a long one by its size. */
+export function folded(text: string): string {
+  const editor = withDraft({ ...openEditor([]), pastes: new Map() }, text);
+  return labelled(editor, editor.text);
+}
+
+/** Returns the words that represent a long text. */
+function pasteLabel(text: string): string {
+  const lines = text.replace(/\n$/, '').split('\n').length;
+  return lines > 1 ? `[pasted ${lines} lines]` : `[pasted ${text.length} characters]`;
+}
+
+function withMarks(
+  pastes: Editor['pastes'],
+  text: string,
+  shown: (paste: string) => string,
+): string {
+  if (!pastes || pastes.size === 0) return text;
+  return text.replaceAll(/[\u{100000}-\u{10ffff}]/gu, (mark) => {
+    const paste = pastes.get(mark);
+    return paste === undefined ? mark : shown(paste);
+  });
+}
+
 /** Applies a key. */
 export function press(editor: Editor, key: Key): EditorStep {
   if (editor.search !== undefined) return searching(editor, editor.search, key);
   const action = Object.hasOwn(ACTIONS, key.name) ? ACTIONS[key.name] : undefined;
   if (action !== undefined) return action(editor);
-  return { editor: key.text === undefined ? editor : inserted(editor, key.text) };
+  if (key.text === undefined) return { editor };
+  return { editor: (key.name === 'paste' ? pasted : inserted)(editor, key.text) };
 }
 
 type Action = (editor: Editor) => EditorStep;
@@ -107,6 +165,7 @@ const ACTIONS: Readonly<Record<string, Action>> = {
     editor.text === ''
       ? { editor, effect: { kind: 'interrupt' } }
       : { editor: { ...withText(editor, ''), at: editor.history.length } },
+  'ctrl+o': edit((editor) => withText(editor, unfolded(editor, editor.text))),
   escape: effect('escape'),
   'ctrl+z': effect('suspend'),
 };
@@ -130,7 +189,7 @@ function submit(editor: Editor): EditorStep {
 }
 
 function inserted(editor: Editor, text: string): Editor {
-  const room = MAX_CHARS - editor.text.length;
+  const room = MAX_CHARS - unfolded(editor, editor.text).length;
   const fits = text.slice(0, Math.max(0, room));
   const { cursor } = editor;
   return {

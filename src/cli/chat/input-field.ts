@@ -1,5 +1,6 @@
-import { type Colors, displayWidth, graphemesOf, neutralize } from '../terminal-text.ts';
-import type { Editor } from './editor.ts';
+import { type Colors, displayWidth, graphemesOf } from '../terminal-text.ts';
+import { visible } from '../visible.ts';
+import { type Editor, labelled } from './editor.ts';
 
 /** The input field as lines for a terminal, and the cursor's place in them. */
 export interface DrawnField {
@@ -27,10 +28,12 @@ export function drawField(editor: Editor, options: FieldOptions): DrawnField {
   const height = Math.max(1, options.rows);
   const first = Math.max(0, Math.min(cursor.row - height + 1, rows.length - height));
   const shown = rows.slice(first, first + height);
-  const query = editor.search && `search: ${neutralize(editor.search.query)}_`;
+  const query = editor.search && `search: ${visible(editor.search.query)}_`;
   const lines = shown.map((row, at) => {
     const mark = first + at === 0 ? colors.cyan(PROMPT) : INDENT;
     const isHint = editor.text === '' && at === 0;
+    const isCut = at === 0 && first > 0 && height > 1;
+    if (isCut) return colors.dim(`${INDENT}↑ ${first + 1} more lines`.slice(0, columns - 1));
     return `${mark}${isHint ? colors.dim(hint.slice(0, width)) : row}`;
   });
   return {
@@ -41,9 +44,10 @@ export function drawField(editor: Editor, options: FieldOptions): DrawnField {
 
 /** Wraps the text at the width, and finds the cursor. */
 function wrapped(
-  { text, cursor }: Editor,
+  editor: Editor,
   width: number,
 ): { readonly rows: readonly string[]; readonly cursor: DrawnField['cursor'] } {
+  const { text, cursor } = editor;
   const rows: string[] = [''];
   let column = 0;
   let at = 0;
@@ -62,7 +66,7 @@ function wrapped(
     }
     mark();
     for (const character of graphemesOf(line[1])) {
-      const shown = character === '\t' ? '  ' : neutralize(character);
+      const shown = character === '\t' ? '  ' : visible(labelled(editor, character));
       const own = displayWidth(shown);
       if (column + own > width) open();
       rows[rows.length - 1] += shown;

@@ -1,28 +1,36 @@
 import type { Rye } from '../../app/api/rye.ts';
 import type { ThreadDetails } from '../../app/api/threads.ts';
-import { deliveryOf, taskOf } from '../../app/api/trees.ts';
-import { type Message, textOf } from '../../core/message.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
 import type { Context } from '../command.ts';
 import { count } from '../output.ts';
+import { echoLines, type LineStyle } from '../render/echo.ts';
 import { createLiveView } from '../render/live-view.ts';
 import { renderMarkdown } from '../render/markdown.ts';
 import type { ChatDesk } from './actions.ts';
-import { echoLines, type LineStyle, lastExchange, remarkLines } from './chat-lines.ts';
+import { lastExchange, remarkLines } from './chat-lines.ts';
+import type { HeldKeys } from './held-keys.ts';
 import { NO_HISTORY, openHistory } from './history.ts';
-import { type EmptyMessage, TerminalChat } from './terminal.ts';
+import { emptyMessageIn } from './run-facts.ts';
+import { headLine, placeOf, rightsOf } from './status-line.ts';
+import { TerminalChat } from './terminal.ts';
 
 interface Opening {
   readonly rye: Rye;
+  readonly keys: HeldKeys;
+  /** The plan of the first message of a new conversation. */
+  readonly planned: ThreadPlan | undefined;
   /** The thread that is continued. */
   readonly opened: ThreadDetails | undefined;
   readonly startsAlone: boolean;
 }
 
+const NO_FACTS = { model: undefined, capabilities: [], limits: { spend: undefined } };
+
 /** Prepares a conversation on the terminal: the view, the history and the text above the first prompt. */
 export async function openTerminalChat(
   context: Context,
   desk: ChatDesk,
-  { rye, opened, startsAlone }: Opening,
+  { rye, keys, planned, opened, startsAlone }: Opening,
 ): Promise<TerminalChat> {
   const { io, global } = context;
   const { colors } = desk;
@@ -34,23 +42,32 @@ export async function openTerminalChat(
     hasHeader: false,
     countsFromRun: true,
   });
+  const style = { colors, columns: io.stdout.columns };
+  const { model, capabilities, limits } = planned
+    ? { ...planned, model: planned.model.id }
+    : (opened?.document ?? NO_FACTS);
+  const setting = {
+    model,
+    place: placeOf(rye.projectPath, io.env['HOME']),
+    rights: rightsOf(capabilities),
+    budget: limits.spend,
+  };
+  const queued = await desk.conversation.queued();
   const keepsHistory = (await rye.config('agent.chat.history'))[0]?.value !== false;
   return new TerminalChat({
     desk: { ...desk, print: view.print },
     io,
     view,
     history: keepsHistory ? openHistory(rye.userSpacePath) : NO_HISTORY,
-    intro: await introOf(rye, opened, { colors, columns: io.stdout.columns }),
+    intro: [headLine(setting, style), ...(await introOf(rye, opened, style))],
+    setting,
+    keys,
+    queued,
     startsAlone,
-    next: opened === undefined ? 'nothing' : emptyMessageIn(opened),
+    next: opened === undefined ? 'nothing' : emptyMessageIn(opened, queued.length > 0),
     spent: opened?.thread.cost,
     hurry: () => void hurry(),
   });
-}
-
-function emptyMessageIn({ thread }: ThreadDetails): EmptyMessage {
-  if (thread.status === 'completed') return 'nothing';
-  return thread.error?.code === 'approval_pending' ? 'decides' : 'continues';
 }
 
 async function introOf(
@@ -58,27 +75,28 @@ async function introOf(
   opened: ThreadDetails | undefined,
   style: LineStyle,
 ): Promise<readonly string[]> {
-  if (opened === undefined)
-    return remarkLines('rye chat: /help lists the commands, Ctrl-D leaves', style);
+  if (opened === undefined) return [];
   const { thread_id: id, cost } = opened.thread;
-  const { messages } = await trees.context(id);
-  const { question, answer } = lastExchange(messages.map(withoutMarkup));
+  const { question, answer, isCut } = lastExchange(await trees.path(id));
   return [
     ...remarkLines(`continuing ${id}, ${count(cost.turns, 'turn')}`, style),
-    ...(question === undefined ? [] : ['', ...echoLines(question, style)]),
-    ...(answer === undefined ? [] : ['', ...answerLines(answer, style)]),
+    ...(question === undefined ? [] : ['', ...echoLines(shortened(question), style)]),
+    ...(answer === '' ? [] : ['', ...answerLines(answer, style)]),
+    ...(isCut ? remarkLines('  (interrupted)', style) : []),
   ];
+}
+
+const MAX_LINES = 10;
+
+/** A question may hold a whole file: only its beginning reminds the person. */
+function shortened(text: string): string {
+  const lines = text.trimEnd().split('\n');
+  const rest = lines.length - MAX_LINES;
+  return rest <= 1 ? text : [...lines.slice(0, MAX_LINES), `… ${rest} more lines`].join('\n');
 }
 
 function answerLines(answer: string, { colors, columns }: LineStyle): readonly string[] {
   return renderMarkdown(answer, { colors, columns: columns - 3 }).map((line) => `  ${line}`);
-}
-
-/** The first message has the markup of its directive, and one that was sent during an answer has an envelope. */
-function withoutMarkup(message: Message): Message {
-  if (message.role !== 'user') return message;
-  const text = taskOf(message)?.task ?? deliveryOf(textOf(message.content))?.text;
-  return text === undefined ? message : { ...message, content: [{ type: 'text', text }] };
 }
 
 async function hurry(): Promise<void> {

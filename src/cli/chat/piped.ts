@@ -1,4 +1,4 @@
-import { EXIT, type ExitCode } from '../../core/errors.ts';
+import { type ErrorInfo, EXIT, type ExitCode, toRyeError } from '../../core/errors.ts';
 import { compact, type JsonObject } from '../../core/json.ts';
 import type { ThreadResult } from '../../core/thread.ts';
 import type { Cost } from '../../core/usage.ts';
@@ -43,22 +43,43 @@ export async function chatFromPipe(
     }
     return success;
   };
-  const report = (): ExitCode => {
-    if (global.json) printDocument(io, documentOf(last, exchanges));
-    if (signal.aborted) return EXIT.cancelled;
-    return last === undefined ? EXIT.ok : exitCodeOfResult(last);
+  const converse = async (): Promise<void> => {
+    if (startsAlone && !(await answer(undefined))) return;
+    for await (const message of messagesOf(io.readLines(signal))) {
+      if (signal.aborted) return;
+      const slash = slashOf(message);
+      if (slash === undefined) {
+        if (conversation.beginsAlone && !(await answer(undefined))) return;
+        if (!(await answer(message))) return;
+      } else if ((await act(slash, desk)).quit) return;
+    }
+  };
+  const ended = (): Ended => {
+    if (signal.aborted) return { code: EXIT.cancelled, error: INTERRUPTED };
+    return { code: last === undefined ? EXIT.ok : exitCodeOfResult(last), error: undefined };
   };
 
-  if (startsAlone && !(await answer(undefined))) return report();
-  for await (const message of messagesOf(io.readLines(signal))) {
-    if (signal.aborted) break;
-    const slash = slashOf(message);
-    if (slash === undefined) {
-      if (!(await answer(message))) break;
-    } else if ((await act(slash, desk)).quit) break;
+  let end: Ended;
+  try {
+    await converse();
+    end = ended();
+  } catch (thrown) {
+    // the answers before it were paid for
+    if (!global.json) throw thrown;
+    const error = toRyeError(thrown);
+    end = { code: error.exitCode, error: error.toJSON() };
   }
-  return report();
+  if (global.json) printDocument(io, documentOf(last, exchanges, end));
+  return end.code;
 }
+
+/** The end of a conversation; `error` is one that no run reports. */
+interface Ended {
+  readonly code: ExitCode;
+  readonly error: ErrorInfo | undefined;
+}
+
+const INTERRUPTED: ErrorInfo = { code: 'cancelled', message: 'interrupted by a signal' };
 
 async function* messagesOf(input: AsyncIterable<string>): AsyncIterable<string> {
   const lines = new MessageLines();
@@ -70,15 +91,19 @@ async function* messagesOf(input: AsyncIterable<string>): AsyncIterable<string> 
   if (rest !== undefined) yield rest;
 }
 
-function documentOf(last: ThreadResult | undefined, messages: readonly Exchange[]): object {
+function documentOf(
+  last: ThreadResult | undefined,
+  messages: readonly Exchange[],
+  { code, error }: Ended,
+): object {
   const cost: Cost | undefined = last?.cost;
   return compact({
-    success: last?.success ?? true,
+    success: code === EXIT.ok,
     thread_id: last?.thread_id ?? null,
     status: last?.status ?? null,
     messages,
     cost,
-    error: last?.error,
+    error: last?.error ?? error,
     warnings: last?.warnings,
   });
 }

@@ -30,7 +30,7 @@ export const SLASH_COMMANDS: readonly SlashCommand[] = [
   {
     name: 'model',
     argument: '[MODEL]',
-    summary: 'List the models, or use another one from the next message on',
+    summary: 'Choose another model, from the next message on',
     needs: 'idle',
   },
   { name: 'tools', summary: 'List the tools that the model may use', needs: 'nothing' },

@@ -2,72 +2,69 @@ import { EXIT, type ExitCode, toRyeError } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import type { ThreadResult } from '../../core/thread.ts';
 import { type Cost, costSince } from '../../core/usage.ts';
-import type { Io } from '../io.ts';
 import type { Key, Keyboard } from '../keyboard.ts';
 import { resultText } from '../output.ts';
-import type { LiveView } from '../render/live-view.ts';
+import { echoLines, type LineStyle } from '../render/echo.ts';
 import { payloadOf } from '../render/progress-line.ts';
-import { neutralize, oneLine, wrapText } from '../terminal-text.ts';
+import { wrapText } from '../terminal-text.ts';
+import { oneLine, visible } from '../visible.ts';
 import { act, type ChatDesk, needsIdle } from './actions.ts';
-import { echoLines, failureLines, type LineStyle, meterLines } from './chat-lines.ts';
+import { footerOf, ruledOff } from './chat-footer.ts';
+import { failureLines, meterLines, remarkLines } from './chat-lines.ts';
 import { DialogSlot } from './dialog-slot.ts';
-import { type Editor, type EditorEffect, openEditor, press, withText } from './editor.ts';
-import type { ChatHistory } from './history.ts';
-import { drawField } from './input-field.ts';
+import {
+  type Editor,
+  type EditorEffect,
+  folded,
+  labelled,
+  openEditor,
+  press,
+  unfolded,
+  withDraft,
+  withText,
+} from './editor.ts';
 import { messageOfText } from './message-lines.ts';
+import { MessageQueue } from './message-queue.ts';
+import { ModelPicking } from './model-picking.ts';
+import {
+  budgetOf,
+  type EmptyMessage,
+  isAccepted,
+  LEAVE_HINT,
+  NEXT_HINTS,
+  nextOf,
+  RUNNING_HINT,
+  STOPPING_HINT,
+  TYPING_HINT,
+  WAITS_NOTE,
+} from './run-facts.ts';
 import { type Slash, slashOf } from './slash.ts';
+import { restLine } from './status-line.ts';
+import type { TerminalChatOptions, Typed } from './terminal-options.ts';
 
-export interface TerminalChatOptions {
-  readonly desk: ChatDesk;
-  readonly io: Pick<Io, 'stdout' | 'openKeyboard' | 'env'>;
-  readonly view: LiveView;
-  readonly history: ChatHistory;
-  /** Printed first. */
-  readonly intro: readonly string[];
-  /** The directive runs before the first message. */
-  readonly startsAlone: boolean;
-  /** Effect of an empty message: it continues an answer that was cut short, or shows what waits for a decision. */
-  readonly next: EmptyMessage;
-  /** The cost of the thread so far. */
-  readonly spent: Cost | undefined;
-  /** Kills the running tools at once. */
-  readonly hurry: () => void;
-}
-
-export type EmptyMessage = 'nothing' | 'continues' | 'decides';
-
-const IDLE_HINT = 'Ask anything; /help lists the commands';
-const RUNNING_HINT = 'Type to steer the answer; Ctrl-C stops it';
-const STOPPING_HINT = 'stopping; Ctrl-C again kills running tools';
-const LEAVE_HINT = 'press Ctrl-C again to leave';
-const NEXT_HINTS: Readonly<Record<EmptyMessage, string>> = {
-  nothing: IDLE_HINT,
-  continues: 'Ask anything, or press Enter to continue the interrupted answer',
-  decides: 'Press Enter to decide about what waits',
-};
-const TYPING_HINT = 'Tab decides now; Enter sends your message first';
 /** Milliseconds for a run that only waits for a decision to become suspended. */
 const SUSPEND_MS = 1000;
 
 /**
- * A conversation on a terminal: output scrolls by above, and the input field stays below it. What is typed while an
- * answer is made steers it.
+ * A conversation on a terminal: output scrolls by above, and the input field stays below it. Messages that are typed while
+ * the model answers are queued for it.
  */
 export class TerminalChat {
   readonly #options: TerminalChatOptions;
   #editor: Editor;
   #keyboard: Keyboard | undefined;
-  /** Messages to the running answer that it has not got yet, by their delivery. */
-  readonly #queued = new Map<string, string>();
+  readonly #queue: MessageQueue;
   /** The message that is being sent: it is shown as sent once a signature in the log covers it. */
-  #sending: string | undefined;
+  #sending: Typed | undefined;
   /** The log has the message that is being sent, but not yet its signature: a crash would move it out of the log. */
   #isLogged = false;
   #work: Promise<void> = Promise.resolve();
   #action: AbortController | undefined;
-  /** Commands that wait for the answer. */
-  readonly #pending: { readonly slash: Slash; readonly text: string }[] = [];
+  /** Typed lines that wait for the end of an answer or a command. */
+  readonly #pending: Typed[] = [];
+  #picking: ModelPicking | undefined;
   #isStopping = false;
+  #isLeaving = false;
   #next: EmptyMessage;
   readonly #slot: DialogSlot;
   #mayLeave = false;
@@ -77,7 +74,9 @@ export class TerminalChat {
 
   constructor(options: TerminalChatOptions) {
     this.#options = options;
-    this.#editor = openEditor(options.history.read());
+    this.#editor = { ...openEditor(options.history.read()), pastes: new Map() };
+    this.#queue = new MessageQueue(options.desk.conversation, options.queued);
+    this.#budget = options.setting.budget;
     this.#next = options.next;
     const { io, view, desk } = options;
     this.#slot = new DialogSlot({
@@ -94,34 +93,38 @@ export class TerminalChat {
 
   /** Holds the conversation until the person leaves. */
   async run(): Promise<ExitCode> {
-    const { desk, io, view, intro, startsAlone } = this.#options;
+    const { desk, keys, view, intro, startsAlone } = this.#options;
     const finished = new Promise<ExitCode>((resolve) => {
       this.#finish = resolve;
     });
     desk.signal.addEventListener('abort', () => this.#finish(EXIT.cancelled), { once: true });
     if (desk.signal.aborted) this.#finish(EXIT.cancelled);
     view.print(intro);
-    this.#keyboard = await io.openKeyboard({
-      onKey: this.#onKey,
-      onRedraw: () => {
-        this.#slot.redraw();
-        this.#draw();
-      },
-      onEnd: () => this.#finish(EXIT.cancelled),
-    });
     try {
       if (startsAlone) this.#work = this.#answer(undefined);
       this.#draw();
+      this.#keyboard = keys.attach({
+        onKey: this.#onKey,
+        onRedraw: () => {
+          this.#slot.redraw();
+          this.#draw();
+        },
+        onEnd: () => this.#finish(EXIT.cancelled),
+      });
       const exitCode = await finished;
+      this.#isLeaving = true;
+      this.#picking?.leave();
       await this.#leavePending();
       desk.conversation.interrupt('interrupted because the chat ended');
       this.#action?.abort();
       await this.#work;
+      view.setFooter(undefined);
+      await this.#nameUnsent();
       return exitCode;
     } finally {
       view.setFooter(undefined);
       view.close();
-      this.#keyboard.close();
+      keys.close();
     }
   }
 
@@ -132,6 +135,26 @@ export class TerminalChat {
     await Promise.race([this.#work, new Promise((resolve) => setTimeout(resolve, SUSPEND_MS))]);
   }
 
+  /** Names what was typed and not sent: queued messages wait in the thread, other text only in the history. */
+  async #nameUnsent(): Promise<void> {
+    const { view, history } = this.#options;
+    const { waiting, lost: unsent } = await this.#queue.left();
+    const lost = [
+      ...unsent,
+      ...this.#pending.map(({ text }) => text),
+      ...(this.#editor.text.trim() === '' ? [] : [unfolded(this.#editor, this.#editor.text)]),
+    ];
+    for (const text of lost) history.add(text);
+    for (const text of waiting) view.print(echoLines(folded(text), this.#style, 'queued'));
+    if (waiting.length > 0) view.print(remarkLines(WAITS_NOTE, this.#style));
+    for (const text of lost) view.print(echoLines(folded(text), this.#style, 'not sent'));
+  }
+
+  /** Shows a notice above the field. */
+  readonly notify = (line: string): void => {
+    this.#options.view.print(remarkLines(line, this.#style));
+  };
+
   /** Shows an event of a run. */
   readonly event = (event: LogEvent | UnknownEvent): void => {
     this.#budget = budgetOf(event) ?? this.#budget;
@@ -139,29 +162,49 @@ export class TerminalChat {
     if (this.#sending !== undefined && this.#isLogged && event.event_type === 'checkpoint') {
       this.#showSent(this.#sending);
     }
-    const id = payloadOf(event, 'custom_message')?.details?.['delivery_id'];
-    const delivered = typeof id === 'string' ? this.#queued.get(id) : undefined;
-    if (typeof id === 'string' && delivered !== undefined) {
-      this.#queued.delete(id);
-      const { view } = this.#options;
-      view.print(['', ...echoLines(delivered, this.#style, 'delivered'), '']);
-      this.#draw();
-    }
     this.#options.view.event(event);
     this.#slot.event(event);
+    const id = payloadOf(event, 'custom_message')?.details?.['delivery_id'];
+    if (typeof id === 'string') {
+      this.#queue.delivered(id);
+      this.#draw();
+    }
+    if (event.event_type === 'turn_started') void this.#queued(() => this.#queue.sendEarly());
   };
 
   readonly #onKey = (key: Key): void => {
+    if (this.#picking !== undefined) {
+      const left = this.#picking.press(key);
+      if (left) this.#typeInField(left);
+      this.#draw();
+      return;
+    }
     if (this.#slot.press(key)) {
       this.#draw();
       return;
     }
+    this.#typeInField(key);
+  };
+
+  #typeInField(key: Key): void {
     const { editor, effect } = press(this.#editor, key);
     this.#editor = editor;
     if (effect?.kind !== 'interrupt') this.#mayLeave = false;
     if (effect !== undefined) this.#apply(effect);
     this.#slot.fieldChanged();
     if (effect?.kind !== 'suspend') this.#draw();
+  }
+
+  /** Lets the person choose a model; null: none. */
+  readonly #choose: NonNullable<ChatDesk['chooseModel']> = async (choices, at) => {
+    this.#picking = new ModelPicking(choices, at);
+    this.#draw();
+    try {
+      return await this.#picking.choice;
+    } finally {
+      this.#picking = undefined;
+      this.#draw();
+    }
   };
 
   #apply(effect: EditorEffect): void {
@@ -213,114 +256,154 @@ export class TerminalChat {
   }
 
   #send(text: string): void {
-    const { desk, history, view } = this.#options;
+    const { history, view } = this.#options;
     if (text === '') {
       if (this.#next !== 'nothing' && !this.#isBusy) this.#work = this.#answer(undefined);
       return;
     }
+    const typed: Typed = {
+      text: unfolded(this.#editor, text),
+      shown: labelled(this.#editor, text),
+    };
     let slash: Slash | undefined;
     try {
-      slash = slashOf(text);
+      slash = slashOf(typed.text);
     } catch (error) {
       view.print(['', ...failureLines(toRyeError(error), this.#style)]);
       this.#editor = withText(this.#editor, text);
       return;
     }
-    history.add(text);
+    history.add(typed.text);
     if (slash?.name === 'quit') this.#finish(EXIT.ok);
-    else if (this.#action !== undefined) {
-      this.#warn('wait for the command, or stop it with Ctrl-C');
-      this.#editor = withText(this.#editor, text);
-    } else if (slash !== undefined) {
-      if (desk.conversation.isRunning && needsIdle(slash)) this.#pending.push({ slash, text });
-      else void this.#command(slash, text);
-    } else if (desk.conversation.isRunning) void this.#steer(messageOfText(text));
-    else if (this.#next === 'decides') {
-      this.#warn('decide first; your message is kept');
-      this.#editor = withText(this.#editor, text);
-      this.#work = this.#answer(undefined);
-    } else this.#work = this.#answer(messageOfText(text));
+    else if (slash !== undefined) this.#do({ ...typed, slash });
+    else {
+      const message = unfolded(this.#editor, messageOfText(text));
+      this.#do({ ...typed, text: message });
+    }
   }
 
-  async #command(slash: Slash, text: string): Promise<void> {
+  /** Runs a command or sends a message, now or as soon as it can be. */
+  #do(typed: Typed): void {
+    const { slash, text } = typed;
+    const { isRunning, beginsAlone } = this.#options.desk.conversation;
+    if (this.#action !== undefined) this.#pending.push(typed);
+    else if (slash !== undefined) {
+      if (isRunning && needsIdle(slash)) this.#pending.push(typed);
+      else void this.#command(typed, slash);
+    } else if (isRunning) void this.#queued(() => this.#queue.add(text), text);
+    else if (this.#next === 'decides') {
+      this.#warn('decide first; your message is kept');
+      this.#editor = withDraft(this.#editor, text);
+      this.#work = this.#answer(undefined);
+    } else {
+      if (beginsAlone) this.#pending.push(typed);
+      this.#work = this.#answer(beginsAlone ? undefined : typed);
+    }
+  }
+
+  /** Does what waited for the end of an answer or a command. */
+  #doNext(): void {
+    if (this.#isLeaving) return;
+    for (const typed of this.#pending.splice(0)) this.#do(typed);
+  }
+
+  async #command({ shown }: Typed, slash: Slash): Promise<void> {
     const { desk, view } = this.#options;
     const action = new AbortController();
     this.#action = action;
-    view.print(['', ...echoLines(text, this.#style)]);
+    view.print(['', ...echoLines(shown, this.#style)]);
     try {
-      const { draft } = await act(slash, { ...desk, signal: action.signal });
-      if (draft !== undefined) this.#editor = withText(this.#editor, draft);
-      if (slash.name === 'new') this.#spent = undefined;
+      const own = { chooseModel: this.#choose, signal: action.signal };
+      const { draft } = await act(slash, { ...desk, ...own });
+      if (draft !== undefined) this.#editor = withDraft(this.#editor, draft);
+      if (slash.name === 'new') this.#startOver();
     } catch (error) {
       view.print(failureLines(toRyeError(error), this.#style));
     }
     this.#action = undefined;
+    this.#doNext();
     this.#draw();
   }
 
-  async #steer(message: string): Promise<void> {
-    const { desk, view } = this.#options;
+  #startOver(): void {
+    this.#spent = undefined;
+    this.#budget = this.#options.setting.budget;
+    this.#next = 'nothing';
+    this.#queue.clear();
+  }
+
+  async #queued(work: () => Promise<void>, text = ''): Promise<void> {
     try {
-      const { delivery } = await desk.conversation.steer(message);
-      this.#queued.set(delivery.delivery_id, message);
+      await work();
     } catch (error) {
-      view.print(failureLines(toRyeError(error), this.#style));
-      this.#editor = withText(this.#editor, message);
+      this.#options.view.print(failureLines(toRyeError(error), this.#style));
+      if (text !== '') this.#editor = withDraft(this.#editor, text);
     }
     this.#draw();
   }
 
-  /** Makes an answer, and then those to messages that came too late for it. */
-  async #answer(message: string | undefined): Promise<void> {
+  /** Puts queued messages back into the field after an answer that was stopped or failed. */
+  async #takeBack(): Promise<void> {
+    const typed = this.#pending.filter(({ slash }) => !slash).map(({ text }) => text);
+    const back = [...(await this.#queue.takeBack()), ...typed];
+    const commands = this.#pending.filter(({ slash }) => slash);
+    this.#pending.splice(0, this.#pending.length, ...commands);
+    if (back.length === 0) return;
+    const own = unfolded(this.#editor, this.#editor.text);
+    this.#editor = withDraft(this.#editor, [...back, ...(own === '' ? [] : [own])].join('\n\n'));
+  }
+
+  /** Has a message answered, and then those that came too late for that answer. */
+  async #answer(message: Typed | undefined): Promise<void> {
     const { desk, view } = this.#options;
     this.#sending = message;
     this.#isLogged = false;
     const attendant = this.#slot.open(this.#next === 'decides');
     this.#next = 'nothing';
+    if (!message) view.print(['']);
     try {
-      const running = desk.conversation.send(message, attendant);
+      const running = desk.conversation.send(message?.text, attendant);
       this.#draw();
       let result = await running;
       if (this.#sending !== undefined) this.#showSent(this.#sending);
       this.#report(result);
-      while (result.success && (await desk.conversation.waiting()) > 0) {
+      while (result.success && !this.#isLeaving && (await desk.conversation.waiting()) > 0) {
         result = await desk.conversation.send(undefined, this.#slot.open());
         this.#report(result);
       }
       this.#next = nextOf(result);
+      if (this.#next === 'continues' && !this.#isLeaving) await this.#takeBack();
     } catch (error) {
       view.settle();
       view.print(failureLines(toRyeError(error), this.#style));
       this.#returnUnsent();
+      if (!this.#isLeaving) await this.#takeBack();
     }
     this.#sending = undefined;
     this.#slot.close();
     this.#isStopping = false;
-    for (const { slash, text } of this.#pending.splice(0)) await this.#command(slash, text);
+    this.#doNext();
     this.#draw();
   }
 
   /** Puts a message that the log never got back into the field, or on the screen if the person has typed another one. */
   #returnUnsent(): void {
-    const { view } = this.#options;
     if (this.#sending === undefined) return;
-    if (this.#editor.text === '') this.#editor = withText(this.#editor, this.#sending);
-    else view.print(echoLines(this.#sending, this.#style, 'not sent'));
+    if (this.#editor.text === '') this.#editor = withDraft(this.#editor, this.#sending.text);
+    else this.#options.view.print(echoLines(this.#sending.shown, this.#style, 'not sent'));
   }
 
-  #showSent(message: string): void {
-    const { view } = this.#options;
+  #showSent({ shown }: Typed): void {
     this.#sending = undefined;
-    view.print(['', ...echoLines(message, this.#style), '']);
+    this.#options.view.print(['', ...echoLines(shown, this.#style), '']);
     this.#draw();
   }
 
   #report(result: ThreadResult): void {
     const { view } = this.#options;
-    view.settle();
-    const text = neutralize(resultText(result)).trim();
-    const isShown =
-      result.outputs === undefined && view.shownText().trim() === result.result.trim();
+    view.settle(oneLine(result.error?.message ?? ''));
+    const text = visible(resultText(result)).trim();
+    const isShown = result.outputs === undefined && view.hasShown(result.result);
     if (result.success && !isShown && text !== '') view.print(wrapText(text, this.#style.columns));
     const cost = this.#spent ? costSince(this.#spent, result.cost) : result.cost;
     this.#spent = result.cost;
@@ -330,60 +413,37 @@ export class TerminalChat {
 
   #draw(): void {
     const { view, desk, io } = this.#options;
-    const { columns } = io.stdout;
+    const style = { colors: desk.colors, columns: io.stdout.columns, rows: io.stdout.rows };
     const { footer, hasKeys } = this.#slot;
-    const rule = desk.colors.dim('─'.repeat(Math.max(1, columns - 1)));
-    if (footer && hasKeys) {
-      const { lines, cursor } = footer;
-      const place = cursor && { row: cursor.row + 1, column: cursor.column };
-      view.setFooter({ lines: [rule, ...lines], ...(place ? { cursor: place } : {}) });
-      return;
+    if (footer && hasKeys) view.setFooter(ruledOff(footer, style));
+    else if (this.#picking) view.setFooter(ruledOff(this.#picking.draw(style), style));
+    else {
+      const parts = {
+        request: footer ? [...footer.lines, desk.colors.yellow(TYPING_HINT)] : [],
+        sending: this.#sending?.shown,
+        queued: [...this.#queue.texts.map(folded), ...this.#pending.map(({ shown }) => shown)],
+        editor: this.#editor,
+        hint: this.#hint(),
+        rest: this.#rest(),
+      };
+      view.setFooter(footerOf(parts, style));
     }
-    const queued = [...this.#queued.values(), ...this.#pending.map(({ text }) => text)];
-    const waiting = [
-      ...(this.#sending === undefined ? [] : [`  sending: ${oneLine(this.#sending)}`]),
-      ...queued.map((text) => `  queued: ${oneLine(text)}`),
-    ].map(desk.colors.dim);
-    const request = footer ? [...footer.lines, desk.colors.yellow(TYPING_HINT)] : [];
-    const above = [...request, rule, ...waiting];
-    const field = drawField(this.#editor, {
-      columns,
-      rows: Math.max(1, Math.floor(io.stdout.rows / 3)),
-      colors: desk.colors,
-      hint: this.#hint(),
-    });
-    const { row, column } = field.cursor;
-    view.setFooter({
-      lines: [...above, ...field.lines],
-      cursor: { row: above.length + row, column },
-    });
+  }
+
+  /** The facts about the conversation, while no answer shows its own. */
+  #rest(): readonly string[] {
+    const { desk, view, setting } = this.#options;
+    const { modelName, isRunning } = desk.conversation;
+    if (isRunning || this.#isLeaving) return [];
+    const facts = { ...setting, model: modelName ?? setting.model, budget: this.#budget };
+    const now = { spent: this.#spent?.spend ?? 0, context: view.context() };
+    return [restLine(facts, now, this.#style)];
   }
 
   #hint(): string {
     if (this.#mayLeave) return LEAVE_HINT;
     if (this.#action !== undefined) return 'Ctrl-C stops the command';
-    if (!this.#options.desk.conversation.isRunning) {
-      return NEXT_HINTS[this.#next];
-    }
+    if (!this.#options.desk.conversation.isRunning) return NEXT_HINTS[this.#next];
     return this.#isStopping ? STOPPING_HINT : RUNNING_HINT;
   }
-}
-
-/** True once the log has the message of a run: no crash loses it from here on. */
-function isAccepted(event: LogEvent | UnknownEvent): boolean {
-  const role = payloadOf(event, 'message')?.message.role;
-  return role === 'user' || event.event_type === 'turn_started';
-}
-
-/** Returns what an empty message does after a run. */
-function nextOf({ success, waiting_for: waitingFor }: ThreadResult): EmptyMessage {
-  if (success) return 'nothing';
-  return waitingFor === undefined ? 'continues' : 'decides';
-}
-
-/** Returns the spend limit that a run starts with. */
-function budgetOf(event: LogEvent | UnknownEvent): number | undefined {
-  const started = payloadOf(event, 'thread_started') ?? payloadOf(event, 'run_started');
-  const spend = started?.limits['spend'];
-  return typeof spend === 'number' ? spend : undefined;
 }

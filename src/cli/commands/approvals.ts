@@ -2,17 +2,18 @@ import type { ListedApproval } from '../../app/api/approvals.ts';
 import { APPROVAL_STATES } from '../../core/approval.ts';
 import { EXIT, exitCodeOf, RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
-import { requestLines } from '../approval/approval-lines.ts';
+import { requestLines, wholeCall } from '../approval/approval-lines.ts';
 import { argument, choice, defineCommand, defineGroup, flag, text } from '../command.ts';
-import { count, formatTable, printDocument, printLines, printResult } from '../output.ts';
+import { colorsOf, count, formatTable, printDocument, printLines, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
-import { oneLine } from '../terminal-text.ts';
+import { oneLine, shown } from '../visible.ts';
 
 const REQUEST = argument('ID of the request, or its beginning');
 
 const list = defineCommand({
   name: 'list',
   summary: 'List what waits for a person, oldest first',
+  details: '--json prints one document; with --watch it prints one request per line.',
   options: {
     watch: flag('Stay, and print each new request as it comes'),
     resume: flag('With --watch: resume threads of your key once people have decided'),
@@ -32,29 +33,39 @@ const list = defineCommand({
   run: async (call) => {
     const { options, io, global } = call;
     return await withRye(call, async (rye) => {
-      const threadId =
-        options.thread === undefined ? undefined : await rye.threads.resolveId(options.thread);
+      const session =
+        options.thread === undefined
+          ? undefined
+          : await rye.threads.session(await rye.threads.resolveId(options.thread));
+      const isShown = ({ thread_id: id }: { readonly thread_id: string }): boolean =>
+        session === undefined || session.includes(id);
       if (options.resume && !options.watch) {
         throw new RyeError('usage', '--resume needs --watch', {
           hint: 'To resume one thread, run: rye threads resume ID',
         });
       }
+      if (options.watch && options.state !== undefined) {
+        throw new RyeError('usage', '--watch shows requests that wait for a decision', {
+          hint: 'Remove --state, or list the others: rye approvals --state STATE',
+        });
+      }
       if (options.watch) {
         const onResume = (id: string): void => {
-          if (!global.quiet) io.stderr.write(`thread ${oneLine(id)} continues\n`);
+          if (!global.quiet) io.stderr.write(shown`thread ${oneLine(id)} continues\n`);
         };
         const signal = AbortSignal.any([io.cancellation(), io.outputClosed]);
         for await (const one of rye.approvals.watch({
           signal,
           ...(options.resume ? { onResume } : {}),
         })) {
-          if (threadId !== undefined && one.thread_id !== threadId) continue;
+          if (!isShown(one)) continue;
           if (global.json) printDocument(io, one);
           else printLines(io, [requestLine(one)]);
         }
         return EXIT.ok;
       }
-      const approvals = await rye.approvals.list(compact({ threadId, state: options.state }));
+      const all = await rye.approvals.list(compact({ state: options.state }));
+      const approvals = all.filter(isShown);
       return printResult(call, { approvals, total: approvals.length }, () =>
         approvals.length === 0
           ? ['Nothing waits for a decision']
@@ -66,7 +77,7 @@ const list = defineCommand({
                 one.tool,
                 one.thread_id,
                 one.state === 'pending' ? one.expires_at : one.state,
-                one.preview.text,
+                { drawn: wholeCall(one) },
               ]),
               io.stdout,
               ['KIND', 'EXPIRES', 'TOOL'],
@@ -76,8 +87,9 @@ const list = defineCommand({
   },
 });
 
-function requestLine({ id, kind, tool, thread_id: threadId, preview }: ListedApproval): string {
-  return oneLine(`${id}  ${kind}  ${tool}  ${threadId}  ${preview.text}`);
+function requestLine(approval: ListedApproval): string {
+  const { id, kind, tool, thread_id: threadId } = approval;
+  return `${oneLine(`${id} ${kind} ${tool} ${threadId}`)} ${wholeCall(approval)}`;
 }
 
 const show = defineCommand({
@@ -87,7 +99,9 @@ const show = defineCommand({
   examples: ['rye approvals show apr-3f2a', 'rye approvals show apr-3f2a --json'],
   run: async (call) => {
     const approval = await withRye(call, (rye) => rye.approvals.show(call.args.id));
-    return printResult(call, { approval }, () => requestLines(approval));
+    return printResult(call, { approval }, () =>
+      requestLines(approval, colorsOf(call.io.stdout, call)),
+    );
   },
 });
 
@@ -99,11 +113,13 @@ const verify = defineCommand({
   run: async (call) => {
     const { io, global } = call;
     const report = await withRye(call, (rye) => rye.approvals.verify(call.args.id));
-    if (global.json) printDocument(io, { success: report.ok, ...report });
+    const message = `a decision of ${report.id} is not verified`;
+    const error = report.ok ? undefined : { code: 'signature_invalid', message };
+    if (global.json) printDocument(io, compact({ success: report.ok, error, ...report }));
     else {
       printLines(io, [
         `${report.id}  ${report.outcome}  ${report.ok ? 'verified' : 'NOT VERIFIED'}`,
-        `  thread  ${report.thread_id}`,
+        `  thread  ${oneLine(report.thread_id)}`,
         `  request  ${report.request_sha256}`,
         ...report.decisions.map(({ key_id: key, decision, decided_at: at, problem }) =>
           oneLine(`  ${decision} by ${key} at ${at}${problem === undefined ? '' : `: ${problem}`}`),

@@ -9,10 +9,11 @@ import type { ThreadResult } from '../../core/thread.ts';
 import { type Argument, argument, defineCommand, flag, number, text } from '../command.ts';
 import { readLimits, readNamedFile, readSchema } from '../input.ts';
 import type { Io } from '../io.ts';
-import { lastSession, messageLimits, nothingToContinue } from '../last-thread.ts';
+import { lastSession, messageLimits, modelWanted, nothingToContinue } from '../last-thread.ts';
 import { READ_ONLY_TOOLS, readOnlyTools } from '../read-only-tools.ts';
 import { withRye } from '../session.ts';
 import { exitCodeOfResult, outputModeOf, showThread } from '../thread-run.ts';
+import { shown } from '../visible.ts';
 
 const DIRECTIVE = 'rye/core/ask';
 
@@ -107,8 +108,10 @@ async function continueLast(
 ): Promise<ThreadResult> {
   const threadId = await lastSession(rye, DIRECTIVE);
   if (threadId === undefined) throw nothingToContinue('rye ask "What is this?"', DIRECTIVE);
-  const limits = { ...messageLimits(await rye.threads.show(threadId)), ...given };
-  if (model !== undefined) await rye.trees.changeModel(threadId, compact({ model, provider }));
+  const details = await rye.threads.show(threadId);
+  const limits = { ...messageLimits(details), ...given };
+  const wanted = modelWanted({ model, provider }, details);
+  if (wanted) await rye.trees.changeModel(threadId, wanted);
   return await rye.recovery.resume({ ...request, threadId, limits });
 }
 
@@ -143,7 +146,7 @@ async function contextOf(files: readonly string[], io: Io): Promise<string> {
   for (const file of files) {
     if (file === '-') continue;
     await assertFits(file, left, io);
-    add(file, await readNamedFile(file, 'ask', io), `file path=${JSON.stringify(file)}`);
+    add(file, await readNamedFile(file, 'ask', io, true), `file path=${JSON.stringify(file)}`);
   }
   const input = await pipedText(files.includes('-'), io);
   if (input !== '') add('standard input', Buffer.from(input), 'stdin');
@@ -162,9 +165,13 @@ async function assertFits(file: string, left: number, io: Io): Promise<void> {
 }
 
 function tooLarge(source: string): RyeError {
-  return new RyeError('invalid_input', `${source}: the context is above ${MAX_CONTEXT} bytes`, {
-    hint: 'Pass less text, or let the model search it: rye ask QUESTION --tools read,grep',
-  });
+  return new RyeError(
+    'invalid_input',
+    `${source}: the input is larger than ${MAX_CONTEXT / 1024} KiB`,
+    {
+      hint: 'Pass less text, or let the model search it: rye ask QUESTION --tools read,grep',
+    },
+  );
 }
 
 const PATIENCE_MS = 3000;
@@ -174,7 +181,8 @@ async function pipedText(isNamed: boolean, io: Io): Promise<string> {
   if (!isNamed && (await io.stdinState()) === 'none') return '';
   let isTold = false;
   const stop = io.repeat(PATIENCE_MS, () => {
-    if (!isTold) io.stderr.write('rye: waiting for standard input (to ignore it: < /dev/null)\n');
+    if (!isTold)
+      io.stderr.write(shown`rye: waiting for standard input (to ignore it: < /dev/null)\n`);
     isTold = true;
   });
   try {

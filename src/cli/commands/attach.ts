@@ -3,14 +3,16 @@ import { RyeError } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import { compact } from '../../core/json.ts';
 import { isActive, type ThreadResult } from '../../core/thread.ts';
-import { defineCommand } from '../command.ts';
+import { type Context, defineCommand } from '../command.ts';
+import { colorsOf, wrapped } from '../output.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
 import { createRenderer, exitCodeOfResult, OUTPUT_OPTIONS, outputModeOf } from '../thread-run.ts';
+import { composed, oneLine } from '../visible.ts';
 
 export const attach = defineCommand({
   details:
-    "Shows the current run from its start and follows it to its end, with the thread's exit code. Ctrl-C detaches: the thread keeps running. Of a thread that has ended, shows the last turn.",
+    "Shows the current run from its start and follows it to its end, with the thread's exit code. Ctrl-C detaches: the thread keeps running. For a finished thread, shows the last turn.",
   arguments: { id: THREAD },
   options: OUTPUT_OPTIONS,
   examples: [
@@ -26,6 +28,7 @@ export const attach = defineCommand({
     try {
       return await withRye(call, async (rye) => {
         const id = await rye.threads.resolveId(args.id);
+        if (mode === 'text' && !options.print) await hintSteer(call, rye, id);
         for await (const event of currentRun(rye, id, signal)) renderer.event(event);
         if (signal.aborted) {
           renderer.close();
@@ -41,6 +44,17 @@ export const attach = defineCommand({
     }
   },
 });
+
+/** Tells a person at a terminal how to talk to a running thread. */
+async function hintSteer(context: Context, rye: Rye, id: string): Promise<void> {
+  const { io, global } = context;
+  if (!io.stderr.isTty || global.quiet) return;
+  const { thread } = await rye.threads.show(id);
+  if (!isActive(thread.status)) return;
+  const colors = colorsOf(io.stderr, context);
+  const line = `Ctrl-C detaches    message: rye threads steer ${oneLine(id)} TEXT`;
+  for (const part of wrapped(line, io.stderr)) io.stderr.write(composed(`${colors.dim(part)}\n`));
+}
 
 /**
  * Yields the events of the thread's run that is under way, to its end. Of an ended thread yields the last turn. Reads

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { join, sep } from 'node:path';
 import type { LocatedItem } from '../../app/api/items.ts';
 import type { Rye } from '../../app/api/rye.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
@@ -9,7 +10,7 @@ import { typeArgument } from '../input.ts';
 import { displayPath, printLine, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
 import { printOutcome, printSigned, signable } from '../signed.ts';
-import { oneLine } from '../terminal-text.ts';
+import { oneLine, shown } from '../visible.ts';
 
 const NEW_TYPES = [...ITEM_TYPES, 'hook'] as const;
 
@@ -24,9 +25,9 @@ const newItem = defineCommand({
   run: async (call) => {
     const { type, id } = call.args;
     const item = await withRye(call, (rye) => rye.items.create(type, id));
-    printResult(call, item, () => [`created ${displayPath(item.path, call.io)}`]);
+    printResult(call, item, () => [shown`created ${displayPath(item.path, call.io)}`]);
     if (!call.global.json && !call.global.quiet)
-      call.io.stderr.write(`next: rye edit ${type} ${id}\n`);
+      call.io.stderr.write(shown`next: rye edit ${type} ${oneLine(id)}\n`);
     return EXIT.ok;
   },
 });
@@ -47,12 +48,12 @@ export const edit = defineCommand({
     const { first, second } = call.args;
     const { io } = call;
     const wanted = second === undefined ? { id: first } : { type: typeNamed(first), id: second };
-    const { type, id, path } = await withRye(call, (rye) => locate(rye, wanted));
+    const { type, id, path: file } = await withRye(call, (rye) => locate(rye, wanted));
     const editor = editorFor(io.env);
     for (;;) {
-      const before = readFileSync(path);
-      await openEditor(editor, path, io.env);
-      const isSame = before.equals(readFileSync(path));
+      const before = readFileSync(file);
+      await openEditor(editor, file, io.env);
+      const isSame = before.equals(readFileSync(file));
       const items = await withRye(call, (rye) => rye.items.sign(type, id));
       const code = printSigned(call, items);
       const mayRepeat = io.stdinIsTty && io.stderr.isTty && !call.global.json;
@@ -91,8 +92,11 @@ async function locate(
   if (first !== undefined) return first;
   const [shipped] = found;
   if (shipped !== undefined) {
+    const isClone = shipped.path.startsWith(join(rye.projectPath, '.ai') + sep);
     throw new RyeError('read_only_space', `the ${shipped.type} ${id} is part of rye`, {
-      hint: `Copy it first: rye fetch ${shipped.type} ${id} --copy-to project`,
+      hint: isClone
+        ? `Edit ${shipped.path} itself, then run: npm run build`
+        : `Copy it first: rye fetch ${shipped.type} ${id} --copy-to project`,
     });
   }
   throw new RyeError('item_not_found', `unknown ${type ?? 'item'} ${id}`, {
@@ -131,8 +135,11 @@ export async function watchAndSign(
   const matches = await compileGlob(type === 'hook' ? 'agent/hooks' : (pattern ?? '**'));
   const cancelled = io.cancellation();
   const { projectPath } = await withRye(context, async (rye) => {
-    // without a key nothing could be signed
-    await rye.keys.export();
+    await rye.keys.export().catch(async (error: unknown) => {
+      if (!(error instanceof RyeError) || error.code !== 'key_missing') throw error;
+      const { key_id: key } = await rye.keys.init();
+      if (!global.quiet) io.stderr.write(shown`rye: new signing key ${oneLine(key)}\n`);
+    });
     return { projectPath: rye.projectPath };
   });
   await signOnSave({
@@ -141,7 +148,7 @@ export async function watchAndSign(
     accepts: (itemType, id) => (wanted === undefined || itemType === wanted) && matches(id),
     open: async (action) => await withRye(context, action),
     ready: () => {
-      if (!global.quiet) io.stderr.write('rye: signing what you save; Ctrl-C ends\n');
+      if (!global.quiet) io.stderr.write(shown`rye: signing what you save; Ctrl-C ends\n`);
     },
     report: (saved) => {
       if (global.json) printLine(io, JSON.stringify(saved));

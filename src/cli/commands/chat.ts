@@ -4,7 +4,9 @@ import type { Risk } from '../../core/capability.ts';
 import { type ExitCode, RyeError } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import { compact, type JsonObject, toText } from '../../core/json.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
 import type { ChatDesk } from '../chat/actions.ts';
+import type { HeldKeys } from '../chat/held-keys.ts';
 import {
   type Context,
   defineCommand,
@@ -17,14 +19,14 @@ import {
   text,
   type ValuesOf,
 } from '../command.ts';
-import { readLimits, readValues } from '../input.ts';
+import { directiveNamed, readLimits, readValues } from '../input.ts';
 import { canPick, canRedraw } from '../io.ts';
-import { lastSession, nothingToContinue } from '../last-thread.ts';
+import { lastSession, modelWanted, nothingToContinue } from '../last-thread.ts';
 import { colorsOf, printLines } from '../output.ts';
 import { READ_ONLY_TOOLS, readOnlyTools } from '../read-only-tools.ts';
-import { payloadOf } from '../render/progress-line.ts';
+import { payloadOf, waitText } from '../render/progress-line.ts';
 import { withRye } from '../session.ts';
-import { oneLine } from '../terminal-text.ts';
+import { composed, oneLine, shown } from '../visible.ts';
 
 const DIRECTIVE = 'rye/core/chat';
 
@@ -70,19 +72,34 @@ export const chat = defineCommand({
   run: async (call) => {
     const { args, options, io } = call;
     const isThread = args.directive?.startsWith('@') === true;
-    const directiveId = isThread ? undefined : args.directive;
+    const directiveId =
+      isThread || args.directive === undefined ? undefined : directiveNamed(args.directive);
     const named = await threadNamed(call, isThread ? args.directive : undefined);
     const inputs = await readValues({ pairs: options.input, pairOption: '--input' }, io);
     assertFits(options, { isContinued: named !== undefined || options.continue, directiveId });
     const request = requestOf(call, directiveId);
     const signal = io.cancellation();
-    return await withRye(call, async (rye) => {
+    const isOnTerminal = io.stdinIsTty && canRedraw(io.stdout, io.env) && !call.global.json;
+    const { holdKeys } = await import('../chat/held-keys.ts');
+    const keys = isOnTerminal ? await holdKeys(io) : undefined;
+    const screen: Screen = { notify: (line) => io.stderr.write(composed(`${line}\n`)) };
+    const chatWith = async (rye: Rye): Promise<ExitCode> => {
       const existing = await existingThread(rye, { named, options, directiveId });
-      const plan = { rye, request, directiveId, inputs, existing };
+      const plan = { rye, request, directiveId, inputs, existing, keys, screen };
       return await converse(call, plan, signal);
-    });
+    };
+    try {
+      return await withRye(call, chatWith, { notify: (line) => screen.notify(line) });
+    } finally {
+      keys?.close();
+    }
   },
 });
+
+/** Prints notices: on the screen of the chat as soon as there is one. */
+interface Screen {
+  notify: (line: string) => void;
+}
 
 interface ChatPlan {
   readonly rye: Rye;
@@ -91,13 +108,16 @@ interface ChatPlan {
   readonly inputs: JsonObject;
   /** The thread to continue. */
   readonly existing: string | undefined;
+  /** The keys of the terminal; undefined if there is none. */
+  readonly keys: HeldKeys | undefined;
+  readonly screen: Screen;
 }
 
 type ChatCall = Context & { readonly options: ChatOptions };
 
 async function converse(call: ChatCall, plan: ChatPlan, signal: AbortSignal): Promise<ExitCode> {
-  const { io, options, global } = call;
-  const { rye, request, directiveId, inputs, existing } = plan;
+  const { io, options } = call;
+  const { rye, request, directiveId, inputs, existing, keys } = plan;
   const [{ Conversation }, { lockChat }] = await Promise.all([
     import('../chat/conversation.ts'),
     import('../../app/chat-lock.ts'),
@@ -106,16 +126,20 @@ async function converse(call: ChatCall, plan: ChatPlan, signal: AbortSignal): Pr
     ...request,
     inputs: directiveId === undefined ? compact({ message }) : inputs,
   });
+  const limits = readLimits(options.limit, options.maxTurns, options.maxBudgetUsd);
+  // the plan does not depend on the text of the message
+  const planned = await planOf(plan, { ...begin('?'), ...compact({ limits }) });
   const warn = warningPrinter(call);
   const front: { event: (event: LogEvent | UnknownEvent) => void } = { event: warn };
   const conversation = new Conversation({
     rye,
     begin,
+    beginsAlone: directiveId !== undefined,
     resume: compact({
-      secrets: await secretsOf(plan, begin(undefined)),
+      secrets: secretsOf(inputs, planned),
       allowUnsigned: options.allowUnsigned || undefined,
     }),
-    limits: readLimits(options.limit, options.maxTurns, options.maxBudgetUsd),
+    limits,
     lock: (threadId) => lockChat(rye.projectPath, threadId),
     onEvent: (event) => front.event(event),
   });
@@ -129,23 +153,34 @@ async function converse(call: ChatCall, plan: ChatPlan, signal: AbortSignal): Pr
       const { tools } = await rye.threads.plan(begin('?'));
       return tools.map(({ id, description }) => toolLine(id, description));
     },
-    print: (lines) => printLines(io, lines),
-    signal,
+    plannedModel: async () => (await rye.threads.plan(begin('?'))).model.id,
+    // with --json, stdout gets the document alone
+    print: (lines) => {
+      if (call.global.json) for (const line of lines) io.stderr.write(composed(`${line}\n`));
+      else printLines(io, lines);
+    },
+    signal: keys ? AbortSignal.any([signal, keys.signal]) : signal,
   };
   try {
     const opened = existing === undefined ? undefined : await conversation.open(existing);
-    const { model, provider } = options;
-    if (opened && model !== undefined) {
-      await conversation.useModel(compact({ model, provider }));
-    }
+    const wanted = opened && modelWanted(options, opened);
+    if (wanted) await conversation.useModel(wanted);
     const startsAlone = directiveId !== undefined && existing === undefined;
-    if (io.stdinIsTty && canRedraw(io.stdout, io.env) && !global.json) {
+    if (keys) {
       const { openTerminalChat } = await import('../chat/open-terminal-chat.ts');
-      const chatting = await openTerminalChat(call, desk, { rye, opened, startsAlone });
+      const chatting = await openTerminalChat(call, desk, {
+        rye,
+        keys,
+        planned,
+        opened,
+        startsAlone,
+      });
       front.event = chatting.event;
+      plan.screen.notify = chatting.notify;
       const exitCode = await chatting.run();
       const { threadId } = conversation;
-      if (threadId !== undefined) io.stderr.write(`resume: ${resumeCommand(plan, opened)}\n`);
+      if (threadId !== undefined)
+        io.stderr.write(shown`resume: ${oneLine(resumeCommand(plan, opened))}\n`);
       return exitCode;
     }
     const { chatFromPipe } = await import('../chat/piped.ts');
@@ -161,22 +196,38 @@ function resumeCommand({ directiveId }: ChatPlan, opened: ThreadDetails | undefi
   return directive === DIRECTIVE ? 'rye chat --continue' : `rye chat ${directive} --continue`;
 }
 
-/** Returns the values of secret inputs, which every run needs again. */
-async function secretsOf(
-  { rye, inputs, existing }: ChatPlan,
+/**
+ * Returns the plan of the first message of a new conversation. At a terminal, throws if no model could answer: a message
+ * must not be typed first. Without one, the first message is refused, if there is one.
+ */
+async function planOf(
+  { rye, existing, keys }: Pick<ChatPlan, 'rye' | 'existing' | 'keys'>,
   first: ExecuteDirectiveRequest,
-): Promise<Readonly<Record<string, string>>> {
+): Promise<ThreadPlan | undefined> {
+  const needsModel = keys !== undefined;
+  if (existing === undefined) return await rye.threads.plan(first, { needsModel });
+  if (needsModel) await rye.threads.assertModel(existing);
+  return undefined;
+}
+
+/** Returns the values of secret inputs, which every run needs again. */
+function secretsOf(
+  inputs: JsonObject,
+  planned: ThreadPlan | undefined,
+): Readonly<Record<string, string>> {
   const given = Object.keys(inputs);
-  const isNew = existing === undefined && given.length > 0;
-  const names = isNew ? (await rye.threads.plan(first)).secret_inputs : given;
+  const names = planned ? planned.secret_inputs.filter((name) => given.includes(name)) : given;
   return Object.fromEntries(names.map((name) => [name, toText(inputs[name] ?? null)]));
 }
 
-/** Prints warnings about the plan on stderr. */
+/** Prints warnings about the plan, and waits for the provider, on stderr. */
 function warningPrinter({ io, global }: Context): (event: LogEvent | UnknownEvent) => void {
   return (event) => {
-    const note = payloadOf(event, 'note')?.text;
-    if (!global.quiet && note?.startsWith('warning: ')) io.stderr.write(`rye: ${oneLine(note)}\n`);
+    if (global.quiet) return;
+    const wait = payloadOf(event, 'retry_scheduled');
+    const note = wait ? waitText(wait, wait.delay_ms) : payloadOf(event, 'note')?.text;
+    if (wait || note?.startsWith('warning: '))
+      io.stderr.write(shown`rye: ${oneLine(note ?? '')}\n`);
   };
 }
 
@@ -250,6 +301,21 @@ function requestOf({ io, options }: ChatCall, directiveId = DIRECTIVE): ExecuteD
   });
 }
 
+/** Returns the ID of a named thread. Throws if it is not one of the directive that is named too. */
+async function threadOf(
+  { threads }: Rye,
+  named: string,
+  directiveId: string | undefined,
+): Promise<string> {
+  const threadId = await threads.resolveId(named);
+  if (directiveId === undefined) return threadId;
+  const { directive } = (await threads.show(threadId)).thread;
+  if (directive === directiveId) return threadId;
+  throw new RyeError('usage', `thread ${threadId} is of ${directive}, not of ${directiveId}`, {
+    hint: `Name only one of them. To continue the last thread of the directive: rye chat ${directiveId} --continue`,
+  });
+}
+
 async function existingThread(
   rye: Rye,
   {
@@ -262,14 +328,10 @@ async function existingThread(
     readonly directiveId: string | undefined;
   },
 ): Promise<string | undefined> {
-  if (named !== undefined) return await rye.threads.resolveId(named);
+  if (named !== undefined) return await threadOf(rye, named, directiveId);
   if (!options.continue) return undefined;
-  const last =
-    (await lastSession(rye, directiveId ?? DIRECTIVE)) ??
-    (directiveId === undefined ? await lastSession(rye) : undefined);
+  const last = await lastSession(rye, directiveId ?? DIRECTIVE);
   if (last !== undefined) return last;
-  throw nothingToContinue(
-    directiveId === undefined ? 'rye chat' : `rye chat ${directiveId}`,
-    directiveId,
-  );
+  const start = directiveId === undefined ? 'rye chat' : `rye chat ${directiveId}`;
+  throw nothingToContinue(start, directiveId ?? DIRECTIVE);
 }

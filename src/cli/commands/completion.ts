@@ -36,7 +36,7 @@ export const completion = defineCommand({
     }
     const script = completionScript(shell, await loadTree(root));
     if (global.json) printDocument(io, { success: true, shell, script });
-    else io.stdout.write(script);
+    else io.stdout.writeRaw(script);
     return EXIT.ok;
   },
 });
@@ -114,55 +114,63 @@ function bashScript(places: readonly Place[]): string {
       ...options.flatMap(flagsOf),
       ...globals,
     ];
-    return `    '${path}') words='${all.join(' ')}' ;;\n`;
+    return `    '${path}') fixed='${all.join(' ')}' ;;\n`;
   });
   const values = places.flatMap(({ path, options }) =>
     options.flatMap(({ name, choices }) =>
-      choices === undefined ? [] : [`    '${path} --${name}') words='${choices.join(' ')}' ;;\n`],
+      choices === undefined ? [] : [`    '${path} --${name}') fixed='${choices.join(' ')}' ;;\n`],
     ),
   );
   const paths = places.map(({ path }) => `'${path}'`).join('|');
   const kinds = places.flatMap(({ path, kind }) =>
     kind === undefined ? [] : [`    '${path}') kind=${kind} ;;\n`],
   );
+  // zsh has its own meaning for the names path and words
   return `_rye() {
-  local word path='' next words='' skip='' first='' count=0 kind=''
+  local word place='' next offered='' fixed='' skip='' first='' count=0 kind='' newline=$'\\n'
   local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]}
-  for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+  for word in "\${COMP_WORDS[@]:1:$((COMP_CWORD - 1))}"; do
     if [ -n "$skip" ]; then skip=''; continue; fi
     case "$word" in
       ${[...new Set(valueOptions.flatMap(flagsOf))].join('|')}) skip=1; continue ;;
       -*) continue ;;
     esac
-    next="\${path:+$path }$word"
+    next="\${place:+$place }$word"
     case "$next" in
-      ${paths}) path=$next first='' count=0 ;;
+      ${paths}) place=$next first='' count=0 ;;
       *) first=\${first:-$word} count=$((count + 1)) ;;
     esac
   done
-  case "$path $previous" in
-${values.join('')}    *' --model') words=$(rye __complete model "$current" 2>/dev/null) ;;
+  case "$place $previous" in
+${values.join('')}    *' --model') offered=$(rye __complete model "$current" 2>/dev/null) ;;
     *' --input')
-      words=$(rye __complete input "$current" "$first" 2>/dev/null)
+      offered=$(rye __complete input "$current" "$first" 2>/dev/null)
       compopt -o nospace 2>/dev/null ;;
   esac
-  if [ -n "$skip" ] && [ -z "$words" ]; then return; fi
-  case "$path" in
+  if [ -n "$skip" ] && [ -z "$offered$fixed" ]; then return; fi
+  case "$place" in
 ${kinds.join('')}  esac
   if [ "$kind" = item ] && [ "$count" = 1 ]; then
     kind=$first count=0
   fi
-  if [ -z "$words" ] && [ -n "$kind" ] && [ "$count" = 0 ]; then
+  if [ -z "$offered$fixed" ] && [ -n "$kind" ] && [ "$count" = 0 ]; then
     case "$kind $current" in
       'item '*|*' -'*) ;;
-      *) words=$(rye __complete "$kind" "$current" 2>/dev/null) ;;
+      *) offered=$(rye __complete "$kind" "$current" 2>/dev/null) ;;
     esac
   fi
-  if [ -z "$words" ]; then
-  case "$path" in
+  if [ -z "$offered$fixed" ]; then
+  case "$place" in
 ${words.join('')}  esac
   fi
-  COMPREPLY=($(compgen -W "$words" -- "$current"))
+  # compgen -W would run what is in the words
+  COMPREPLY=()
+  while IFS= read -r word; do
+    case "$word" in
+      ''|*[!A-Za-z0-9_./:@=+-]*) ;;
+      "$current"*) COMPREPLY+=("$word") ;;
+    esac
+  done <<< "$offered$newline\${fixed// /$newline}"
 }
 complete -o default -F _rye rye
 `;

@@ -2,24 +2,33 @@ import { join } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
 import { toText } from '../../core/json.ts';
 import { didYouMean } from '../../core/text.ts';
-import { argument, defineCommand, defineGroup } from '../command.ts';
+import { argument, defineCommand, defineGroup, flag } from '../command.ts';
 import type { Sink } from '../io.ts';
-import { displayPath, fitPath, formatTable, printResult, wrapped } from '../output.ts';
+import { count, fitPath, formatTable, printResult, relativePath, wrapped } from '../output.ts';
 import { withRye } from '../session.ts';
-import { displayWidth, oneLine, wrapText } from '../terminal-text.ts';
+import { displayWidth, wrapText } from '../terminal-text.ts';
+import { oneLine, shown } from '../visible.ts';
 
 const show = defineCommand({
   name: 'show',
-  summary: 'List every value with the file that set it',
-  examples: ['rye config show --json'],
+  summary: 'List the values that differ from the defaults, with the file that set each',
+  details: '--json always prints all values.',
+  options: { all: flag('Also the defaults') },
+  examples: ['rye config show', 'rye config show --all', 'rye config show --json'],
   run: async (call) => {
-    const { io } = call;
+    const { io, options } = call;
     const values = await withRye(call, (rye) => rye.config());
     return printResult(call, { values, total: values.length }, () => {
-      const rows = values.map(({ path, value, origin }) => [
+      const listed = options.all ? values : values.filter((value) => value.is_default !== true);
+      const others = values.length - listed.length;
+      if (others > 0 && !call.global.quiet) {
+        io.stderr.write(shown`${count(others, 'default')} not shown: rye config show --all\n`);
+      }
+      if (listed.length === 0) return ['Nothing differs from the defaults'];
+      const rows = listed.map(({ path, value, origin }) => [
         path,
         JSON.stringify(value),
-        displayPath(origin, io),
+        relativePath(origin, io),
       ]);
       return valueLines(rows, io.stdout);
     });
@@ -50,7 +59,7 @@ const get = defineCommand({
       if (first === undefined) {
         const known = (await rye.config()).map((value) => value.path);
         throw new RyeError('usage', `unknown configuration value ${JSON.stringify(path)}`, {
-          hint: didYouMean(path, known) ?? 'List them with: rye config show',
+          hint: didYouMean(path, known) ?? 'List them with: rye config show --all',
         });
       }
       return printResult(call, { values, total: values.length }, () =>
@@ -77,6 +86,7 @@ const path = defineCommand({
 });
 
 export const config = defineGroup({
-  examples: ['rye config show'],
+  defaultCommand: 'show',
+  examples: ['rye config', 'rye config show --all'],
   commands: [show, get, path],
 });

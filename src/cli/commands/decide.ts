@@ -8,7 +8,8 @@ import {
   RyeError,
   toRyeError,
 } from '../../core/errors.ts';
-import { compact, isJsonObject, type JsonObject, parseJson } from '../../core/json.ts';
+import { compact, isJsonObject, type JsonObject, parseGivenJson } from '../../core/json.ts';
+import { oddCount, requestLines } from '../approval/approval-lines.ts';
 import {
   type Argument,
   argument,
@@ -21,13 +22,15 @@ import {
   text,
 } from '../command.ts';
 import { failureText } from '../failure.ts';
-import { count, printDocument, printLines } from '../output.ts';
+import { canPick } from '../io.ts';
+import { colorsOf, count, printDocument, printLines } from '../output.ts';
 import { withRye } from '../session.ts';
-import { oneLine } from '../terminal-text.ts';
+import { composed, oneLine } from '../visible.ts';
 
 const IDS: Argument<readonly string[]> = {
   name: 'id...',
-  description: 'IDs of requests, or their beginnings',
+  optional: true,
+  description: 'IDs of requests, or their beginnings (default at a terminal: pick one)',
   read: (words) => words,
 };
 
@@ -67,7 +70,8 @@ export const approve = defineCommand({
     }
     const forMs = options.until === undefined ? undefined : readUntil(options.until, io.now());
     const decision = compact({ scope, input, uses, spendUsd, comment, forMs });
-    return await decideAll(call, args.ids, {
+    const ids = args.ids.length > 0 ? args.ids : [await pickedRequest(call, 'Approve')];
+    return await decideAll(call, ids, {
       ...decision,
       decision: 'approve',
       resume: options.resume,
@@ -82,7 +86,8 @@ export const deny = defineCommand({
   examples: ['rye deny apr-3f2a --comment "Push to a branch instead."'],
   run: async (call) => {
     const { comment, resume } = call.options;
-    return await decideAll(call, call.args.ids, {
+    const { ids } = call.args;
+    return await decideAll(call, ids.length > 0 ? ids : [await pickedRequest(call, 'Deny')], {
       decision: 'deny',
       resume,
       ...compact({ comment }),
@@ -100,7 +105,7 @@ export const answer = defineCommand({
   examples: ['rye answer apr-3f2a \'"main"\'', 'rye answer apr-3f2a \'{"env": "staging"}\''],
   run: async (call) => {
     const { comment } = call.options;
-    const value = parseJson(call.args.json);
+    const value = parseGivenJson(call.args.json);
     if (value === undefined) {
       throw new RyeError('invalid_input', 'the answer is not JSON', {
         hint: 'Quote a text twice for the shell, such as \'"main"\'.',
@@ -115,8 +120,35 @@ export const answer = defineCommand({
   },
 });
 
+/** Lets a person at a terminal pick a request, shows all of it and asks. */
+async function pickedRequest(context: Context, verb: 'Approve' | 'Deny'): Promise<string> {
+  const hint = 'List the requests with: rye approvals';
+  if (!canPick(context)) throw new RyeError('usage', 'missing argument <id...>', { hint });
+  const pending = await withRye(context, async (rye) => await rye.approvals.list({}));
+  const calls = pending.filter(({ kind }) => kind !== 'question');
+  const [only] = calls;
+  if (only === undefined) {
+    const questions = pending.length === 0 ? '' : '; questions wait for: rye answer ID JSON';
+    throw new RyeError('approval_not_found', `no request waits for a decision${questions}`, {
+      hint,
+    });
+  }
+  const { pickRequest } = await import('../pick-thread.ts');
+  const id = calls.length === 1 ? only.id : await pickRequest(context, calls);
+  const request = calls.find((one) => one.id === id) ?? only;
+  const { io } = context;
+  for (const line of requestLines(request, colorsOf(io.stderr, context))) {
+    io.stderr.write(composed(`${line}\n`));
+  }
+  // one key does not approve what can mislead
+  const isOdd = verb === 'Approve' && oddCount(request) > 0;
+  const reply = await io.ask(isOdd ? 'Type "approve" to approve it: ' : `${verb} it? [y/N] `);
+  if ((isOdd ? /^approve$/i : /^y(?:es)?$/i).test(reply.trim())) return id;
+  throw new RyeError('cancelled', `${id} still waits for a decision`, { hint });
+}
+
 function readObject(json: string): JsonObject {
-  const value = parseJson(json);
+  const value = parseGivenJson(json);
   if (isJsonObject(value)) return value;
   throw new RyeError('invalid_input', '--input is not a JSON object', {
     hint: 'Give the whole input, such as --input \'{"command": "ls"}\'.',
@@ -183,8 +215,8 @@ function decidedLine({
   awaits_owner: awaitsOwner,
   thread_id: threadId,
 }: DecidedApproval): string {
-  if (missing > 0) return oneLine(`${id}  recorded; ${count(missing, 'more approver')} needed`);
+  if (missing > 0) return oneLine(`${id} recorded; ${count(missing, 'more approver')} needed`);
   const owner = `; its owner continues it: rye threads resume ${threadId}`;
   const next = resumed ? `; thread ${threadId} continues` : '';
-  return oneLine(`${id}  ${state}${awaitsOwner === true ? owner : next}`);
+  return oneLine(`${id} ${state}${awaitsOwner === true ? owner : next}`);
 }

@@ -5,7 +5,7 @@ import { defineCommand, flag } from '../command.ts';
 import type { Io } from '../io.ts';
 import { colorsOf, count, displayPath, printDocument, printLines, wrapped } from '../output.ts';
 import { withRye } from '../session.ts';
-import { oneLine } from '../terminal-text.ts';
+import { oneLine } from '../visible.ts';
 
 /** The width of a status and a space. */
 const INDENT = '     ';
@@ -26,7 +26,9 @@ export const doctor = defineCommand({
     const success = failed === 0;
     if (global.json) {
       const message = `${count(failed, 'check')} failed`;
-      const error = success ? undefined : { code: 'state_unwritable', message };
+      // what a check found has no code; a failed repair has
+      const code = repair?.failures[0]?.error.code ?? 'check_failed';
+      const error = success ? undefined : { code, message };
       printDocument(io, compact({ success, error, repair, checks, total: checks.length }));
     } else {
       if (repair !== undefined) printLines(io, repairLines(repair, io));

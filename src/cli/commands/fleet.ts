@@ -5,7 +5,7 @@ import { argument, defineCommand, defineGroup, flag, integer, text } from '../co
 import { durationMs } from '../duration.ts';
 import { displayPath, formatTable, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
-import { oneLine } from '../terminal-text.ts';
+import { oneLine } from '../visible.ts';
 
 const DEFAULT_DAYS = 90;
 
@@ -14,16 +14,19 @@ const init = defineCommand({
   summary: "Make a fleet in a PostgreSQL database, with the project's threads",
   details:
     'Writes the store to .ai/config/store.yaml and signs it: from then on all commands work on the fleet. The root key in your user space certifies its workers.',
-  options: { database: text('URL', 'postgres://USER:PASSWORD@HOST:PORT/DATABASE') },
+  options: {
+    database: text('URL', 'postgres://USER:PASSWORD@HOST:PORT/DATABASE'),
+    join: flag('Add your root to a database where another root has a fleet'),
+  },
   examples: ['rye fleet init --database postgres://rye@db.example/rye'],
   run: async (call) => {
-    const { database } = call.options;
+    const { database, join } = call.options;
     if (database === undefined) {
       throw new RyeError('usage', 'missing option --database', {
         hint: 'Name a database: --database postgres://USER@HOST/DATABASE, or try one here: rye fleet try',
       });
     }
-    const made = await withRye(call, (rye) => rye.fleet.init({ database }), { here: true });
+    const made = await withRye(call, (rye) => rye.fleet.init({ database, join }), { here: true });
     return printResult(call, made, () => [
       `fleet ${made.database}`,
       `store in ${displayPath(made.config_path, call.io)}, root key ${made.root_key_id}`,
@@ -49,7 +52,7 @@ const enroll = defineCommand({
     'The token has the key of the worker and the URL of the database. It may be used again after a restart.',
   options: {
     label: text('NAME', 'Name of the worker in lists'),
-    days: integer('N', `Days for which its certificate counts (default: ${DEFAULT_DAYS})`),
+    days: integer('N', `Days for which its certificate is valid (default: ${DEFAULT_DAYS})`),
     newPoolKey: flag('Seal secret inputs to a new key from now on; enroll all workers again'),
   },
   examples: ['rye fleet enroll --label gpu > worker.token', 'rye fleet enroll --label ci --days 7'],
@@ -212,6 +215,11 @@ function rateOf(
   });
 }
 
+function stateOf(row: FleetWorker): string {
+  const state = row.draining ? 'leaves' : row.lease_seconds_left < 0 ? 'silent' : 'alive';
+  return row.certified ? state : `${state}, not certified by a root you trust`;
+}
+
 function workerTable(
   rows: readonly FleetWorker[],
   out: Parameters<typeof formatTable>[2],
@@ -222,7 +230,7 @@ function workerTable(
     rows.map((row) => [
       row.worker_id,
       row.labels.join(','),
-      row.draining ? 'leaves' : row.lease_seconds_left < 0 ? 'silent' : 'alive',
+      stateOf(row),
       String(row.threads.length),
       row.version,
     ]),

@@ -2,9 +2,10 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { EXIT } from '../../core/errors.ts';
 import { argument, defineCommand, defineGroup, optionalArgument } from '../command.ts';
+import type { Io } from '../io.ts';
 import { displayPath, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
-import { oneLine } from '../terminal-text.ts';
+import { oneLine, shown } from '../visible.ts';
 
 const setup = defineCommand({
   name: 'setup',
@@ -16,7 +17,7 @@ const setup = defineCommand({
     const { io } = call;
     const { setUpGit } = await import('../../app/git.ts');
     const outcome = await withRye(call, async ({ projectPath }) =>
-      setUpGit({ projectPath, env: io.env }, programFor(io.env)),
+      setUpGit({ projectPath, env: io.env }, programFor(io)),
     );
     return printResult(call, outcome, () => [
       outcome.changed
@@ -27,10 +28,10 @@ const setup = defineCommand({
 });
 
 /** The command that starts rye again: its name if it is on the path, else this very program. */
-function programFor(env: Readonly<Record<string, string | undefined>>): readonly string[] {
+function programFor({ env, program }: Io): readonly string[] {
   const folders = (env['PATH'] ?? '').split(path.delimiter).filter((one) => path.isAbsolute(one));
   if (folders.some((folder) => existsSync(path.join(folder, 'rye')))) return ['rye'];
-  return [process.execPath, process.argv[1] ?? 'rye'];
+  return [process.execPath, program];
 }
 
 const mergeDriver = defineCommand({
@@ -61,7 +62,7 @@ const mergeDriver = defineCommand({
       outcome === 'merged'
         ? 'merged; it has no signature now. Review it, then sign it again with: rye sign'
         : 'has conflicts. Resolve them, then sign it again with: rye sign';
-    io.stderr.write(`rye: ${oneLine(name)} ${next}\n`);
+    io.stderr.write(shown`rye: ${oneLine(name)} ${next}\n`);
     return outcome === 'merged' ? EXIT.ok : EXIT.failed;
   },
 });

@@ -10,9 +10,10 @@ import {
 } from '../command.ts';
 import { readValues } from '../input.ts';
 import type { Sink } from '../io.ts';
-import { displayPath, fitPath, formatTable, printResult } from '../output.ts';
+import { fitPath, formatTable, printResult, relativePath } from '../output.ts';
 import { withRye } from '../session.ts';
-import { displayWidth, oneLine } from '../terminal-text.ts';
+import { displayWidth } from '../terminal-text.ts';
+import { oneLine } from '../visible.ts';
 
 const HEADINGS = ['LAYER', 'EVENT', 'HOOK', 'FROM'];
 
@@ -61,7 +62,7 @@ const list = defineCommand({
         String(hook.layer),
         hook.event,
         hook.id,
-        displayPath(hook.origin, call.io),
+        relativePath(hook.origin, call.io),
       ]);
       const whole = formatTable(HEADINGS, rows, { ...stdout, isTty: false });
       const fits = whole.every((line) => displayWidth(line) <= stdout.columns);
@@ -120,6 +121,7 @@ const schema = defineCommand({
 });
 
 export const hooks = defineGroup({
-  examples: ['rye hooks explain hello --event thread_started'],
+  defaultCommand: 'list',
+  examples: ['rye hooks', 'rye hooks explain hello --event thread_started'],
   commands: [list, explain, schema],
 });

@@ -1,27 +1,42 @@
 import { resolve } from 'node:path';
 import type { ReviewedItem, RyeOsReview } from '../../app/rye-os/review.ts';
 import { RyeError } from '../../core/errors.ts';
-import { argument, defineCommand, defineGroup, text } from '../command.ts';
+import { argument, defineCommand, defineGroup, flag, text } from '../command.ts';
 import { displayPath, printResult } from '../output.ts';
-import { oneLine } from '../terminal-text.ts';
+import { oneLine } from '../visible.ts';
 
 const ryeOs = defineCommand({
   name: 'rye-os',
   summary: 'Review a Rye OS project: what runs, what needs a change, and a patch',
   details:
-    'Reads every .ai folder below DIR and changes nothing there. rye signs and plans a private copy; it runs no tool, model or server.',
+    'Reads every .ai folder below DIR. rye signs and plans a private copy; it runs no tool, model or server. Without --apply it changes nothing.',
   arguments: { dir: argument('A Rye OS project or checkout') },
   options: {
+    apply: flag('Write the items into this project, sign them and dry-run every directive'),
+    yes: flag('With --apply: sign and allow elevated tools without a question', { short: 'y' }),
     patch: text('FILE', 'Write the mechanical changes to FILE, a new file for `git apply` in DIR'),
   },
-  examples: ['rye import rye-os ../project --patch project.patch'],
+  examples: [
+    'rye import rye-os ../project --apply',
+    'rye import rye-os ../project --patch project.patch',
+  ],
   run: async (call) => {
     const { args, options, io } = call;
     const dir = resolve(io.cwd, args.dir);
-    const { reviewRyeOs } = await import('../../app/rye-os/review.ts');
-    const review = await reviewRyeOs(dir, io.env);
+    if (options.yes && !options.apply) {
+      throw new RyeError('usage', '--yes has no effect without --apply', {
+        hint: `Run: rye import rye-os ${args.dir} --apply --yes`,
+      });
+    }
+    const { examineRyeOs } = await import('../../app/rye-os/review.ts');
+    const examined = await examineRyeOs(dir, io.env);
+    const { review } = examined;
     const patchFile = options.patch === undefined ? undefined : resolve(io.cwd, options.patch);
     if (patchFile !== undefined) await writePatch(patchFile, review.patch);
+    if (options.apply) {
+      const { applyImport } = await import('../rye-os-import.ts');
+      return await applyImport(call, dir, examined);
+    }
     return printResult(call, { ...review, total: review.items.length }, () => [
       ...reviewLines(review),
       ...(patchFile === undefined
@@ -32,7 +47,7 @@ const ryeOs = defineCommand({
             '',
             `To apply the patch: cd ${displayPath(dir, io)} && git apply ${displayPath(patchFile, io)}`,
           ]),
-      "Then review the items and sign them: rye sign directive '**'",
+      `To write, sign and dry-run all of it in the project here: rye import rye-os ${args.dir} --apply`,
     ]);
   },
 });

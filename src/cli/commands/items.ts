@@ -1,7 +1,5 @@
-import { setFlagsFromString } from 'node:v8';
 import type { VerifyOutcome } from '../../app/api/items.ts';
-import type { ThreadVerification } from '../../app/api/threads.ts';
-import { type ErrorInfo, EXIT, type ExitCode, exitCodeOf, RyeError } from '../../core/errors.ts';
+import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { ITEM_TYPES, type SignableType, SPACES } from '../../core/ids.ts';
 import { compact } from '../../core/json.ts';
 import { SNIPPET_CLOSE, SNIPPET_OPEN } from '../../core/search.ts';
@@ -22,6 +20,7 @@ import {
   colorsOf,
   count,
   displayPath,
+  displayText,
   fitPath,
   formatTable,
   printDocument,
@@ -32,7 +31,8 @@ import {
 } from '../output.ts';
 import { withRye } from '../session.ts';
 import { casesOfFiles, casesOfProblems, formatProblem, printSigned, signable } from '../signed.ts';
-import { neutralize, oneLine } from '../terminal-text.ts';
+import { oneLine, shown, visible } from '../visible.ts';
+import { printHint, reason, verificationExit, verifyThread } from './verify-thread.ts';
 
 const SPACE = choice('SPACE', SPACES, 'Only this space');
 
@@ -47,7 +47,7 @@ export const init = defineCommand({
       ...outcome.kept.map((file) => `kept    ${displayPath(file, io)}`),
       `${outcome.key_created ? 'new signing key' : 'signing key'} ${outcome.key_id}`,
     ]);
-    if (!global.json && !global.quiet) io.stderr.write('next: rye run hello\n');
+    if (!global.json && !global.quiet) io.stderr.write(shown`next: rye run hello\n`);
     return EXIT.ok;
   },
 });
@@ -65,7 +65,9 @@ export const list = defineCommand({
         item.space,
         item.version ?? '-',
         item.signature_version === 1 ? `${item.signature} (v1)` : item.signature,
-        item.shadowed_by === null ? item.description : `(shadowed by ${item.shadowed_by})`,
+        item.shadowed_by === null
+          ? item.description.replaceAll(/\s+/g, ' ').trim()
+          : `(shadowed by ${item.shadowed_by})`,
       ]);
       const headings = ['ID', 'SPACE', 'VERSION', 'SIGNATURE', 'DESCRIPTION'];
       return formatTable(headings, rows, io.stdout, ['VERSION', 'SPACE', 'DESCRIPTION']);
@@ -76,7 +78,9 @@ export const list = defineCommand({
 export const fetch = defineCommand({
   arguments: {
     type: ITEM_TYPE,
-    id: argument('ID, such as rye/core/hello: the path below the folder of the type', { item: {} }),
+    id: argument('ID, such as rye/core/project_report: the path below the folder of the type', {
+      item: {},
+    }),
   },
   options: {
     raw: flag("Print only the file's bytes"),
@@ -93,7 +97,7 @@ export const fetch = defineCommand({
     const item = await withRye(call, (rye) => rye.items.fetch(type, id, compact({ copyTo })));
     if (options.raw && !global.json) {
       const { path, content } = item;
-      io.stdout.write(path === null ? content : await readNamedFile(path, `${type} ${id}`, io));
+      io.stdout.writeRaw(path === null ? content : await readNamedFile(path, `${type} ${id}`, io));
       return EXIT.ok;
     }
     return printResult(call, item, () => {
@@ -102,9 +106,9 @@ export const fetch = defineCommand({
         `${item.type} ${item.id} (${item.space}, ${item.signature})`,
         ...(item.path === null ? [] : [displayPath(item.path, io)]),
         ...Object.entries(item.metadata).map(([name, value]) =>
-          neutralize(`${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`),
+          visible(`${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`),
         ),
-        `\n${neutralize(item.content).trimEnd()}`,
+        `\n${visible(item.content).trimEnd()}`,
       ];
     });
   },
@@ -112,21 +116,6 @@ export const fetch = defineCommand({
 
 const CONTEXT_LINES = 3;
 const SEARCHED = [...ITEM_TYPES, 'all'] as const;
-
-/** Milliseconds after which V8 optimizes again, between two batches of files: that search fills its index. */
-const UNOPTIMIZED_MS = 50;
-const NEWEST_NODE = 24;
-
-/**
- * A search compares each export with its index. V8 would optimize what does so in another thread, which costs more processor
- * time than a process that ends at once saves.
- */
-function beginUnoptimized(): void {
-  // a version that no longer has this flag would print an error
-  if (Number.parseInt(process.versions.node, 10) > NEWEST_NODE) return;
-  setFlagsFromString('--no-opt');
-  setTimeout(() => setFlagsFromString('--opt'), UNOPTIMIZED_MS).unref();
-}
 
 export const search = defineCommand({
   details:
@@ -154,7 +143,6 @@ export const search = defineCommand({
     if (limit === 0) throw new RyeError('usage', '--limit must be at least 1');
     const contextLines = options.context ? CONTEXT_LINES : undefined;
     const { results, total, complete, notices } = await withRye(call, async (rye) => {
-      if (io.endsWithCommand) beginUnoptimized();
       return await rye.items.search(type, query, compact({ limit, space, since, contextLines }));
     });
     if (global.json) {
@@ -173,16 +161,17 @@ export const search = defineCommand({
         printLines(io, wrapped(`  ${chain}`, io.stdout));
       }
       printLine(io, `  ${fitPath(displayPath(hit.path, io), io.stdout, 2)}`);
+      if (session !== '') printLine(io, `  open: rye threads open ${oneLine(session)}`);
       const excerpt =
         context === undefined
           ? [oneLine(colors.isColorSupported ? hit.snippet : marked(hit.snippet, asterisks))]
-          : neutralize(context).split('\n');
+          : visible(context).split('\n');
       const lines = excerpt.flatMap((line) => wrapped(`  ${line}`, io.stdout)).join('\n');
       // colors have no width, so the marks become colors after the lines are wrapped
       printLine(io, colors.isColorSupported ? marked(lines, colors.bold) : lines);
     }
-    for (const notice of notices) io.stderr.write(`rye: warning: ${notice}\n`);
-    if (!global.quiet) io.stderr.write(`${count(total, 'result')}\n`);
+    for (const notice of notices) io.stderr.write(shown`rye: warning: ${oneLine(notice)}\n`);
+    if (!global.quiet) io.stderr.write(shown`${count(total, 'result')}\n`);
     return EXIT.ok;
   },
 });
@@ -259,13 +248,15 @@ export const validate = defineCommand({
       printDocument(io, compact({ success, error, problems, total: problems.length, checked }));
     } else {
       for (const problem of problems) printLine(io, formatProblem(problem, io));
-      if (!global.quiet) io.stderr.write(`${message}\n`);
+      if (!global.quiet) io.stderr.write(shown`${visible(message)}\n`);
     }
     return success ? EXIT.ok : EXIT.usage;
   },
 });
 
 export const sign = defineCommand({
+  details:
+    'Without an ID, it lists the items of the project that lack a valid signature, and signs them after a yes; without a terminal, only with --yes. What another key signed is only listed. A missing signing key is created.',
   arguments: {
     type: OPTIONAL_SIGNABLE,
     pattern: optionalArgument('An ID, or a quoted glob', { name: 'id|glob', item: {} }),
@@ -273,9 +264,12 @@ export const sign = defineCommand({
   options: {
     dryRun: flag('Show what would be signed and write nothing'),
     watch: flag('Sign items of the project whenever they are saved, until Ctrl-C', { short: 'w' }),
+    yes: flag('Without an ID: sign all that are listed, and do not ask', { short: 'y' }),
   },
   examples: [
+    'rye sign',
     'rye sign directive hello',
+    'rye sign .ai/directives/hello.md',
     "rye sign tool 'team/*'",
     'rye sign config agent/hooks',
     'rye sign --watch',
@@ -288,9 +282,8 @@ export const sign = defineCommand({
       return await watchAndSign(call, compact({ type, pattern }));
     }
     if (type === undefined || pattern === undefined) {
-      throw new RyeError('usage', `missing argument <${type === undefined ? 'type' : 'id|glob'}>`, {
-        hint: 'Show the usage with: rye sign --help',
-      });
+      const { signAll } = await import('./sign-all.ts');
+      return await signAll(call, { ...options, type: type === 'hook' ? 'config' : type });
     }
     const items = await withRye(call, async (rye) => {
       const target = await signable(rye, type, pattern);
@@ -318,8 +311,13 @@ export const verify = defineCommand({
   examples: ["rye verify directive '**'", 'rye verify thread hello-7f3k'],
   run: async (call) => {
     const { type, pattern } = call.args;
+    if (call.options.acceptHead && type !== 'thread') {
+      throw new RyeError('usage', '--accept-head applies to a thread', {
+        hint: 'Verify a thread: rye verify thread ID --accept-head',
+      });
+    }
     return type === 'thread'
-      ? await verifyThread(call, pattern, call.options.acceptHead)
+      ? await verifyThread(call, pattern, call.options)
       : await verifyItems(call, { type, pattern }, call.options.junit);
   },
 });
@@ -340,7 +338,10 @@ async function verifyItems(
   else {
     for (const item of items) {
       const status = item.ok ? 'ok  ' : 'FAIL';
-      printLine(io, `${status} ${displayPath(item.path, io)}${reason(item.error)}`);
+      const path = displayPath(item.path, io);
+      // the message names the file too
+      const why = displayText(reason(item.error), io).replace(`: ${path}: `, ': ');
+      printLine(io, `${status} ${path}${why}`);
       printHint(item.error, io);
       printUpgrade(item, io);
     }
@@ -348,49 +349,9 @@ async function verifyItems(
   return verificationExit(success, error);
 }
 
-async function verifyThread(
-  context: Context,
-  idPart: string,
-  acceptHead: boolean,
-): Promise<ExitCode> {
-  const { io, global } = context;
-  const verification = await withRye(context, async ({ threads }) => {
-    const id = await threads.resolveId(idPart);
-    return acceptHead ? await threads.acceptHead(id) : await threads.verify(id);
-  });
-  const error = verification.checks.find(({ ok }) => !ok)?.error;
-  if (global.json) {
-    printDocument(io, compact({ success: verification.ok, error, ...verification }));
-  } else printThread(verification, io);
-  return verificationExit(verification.ok, error);
-}
-
-function printThread({ checks, warnings }: ThreadVerification, io: Io): void {
-  for (const { name, ok, error, offset, detail } of checks) {
-    const where = offset === undefined ? '' : ` at byte ${offset}`;
-    const more = detail === undefined ? '' : ` (${detail})`;
-    printLine(io, `${ok ? 'ok  ' : 'FAIL'} ${name}${where}${reason(error)}${more}`);
-    printHint(error, io);
-  }
-  for (const warning of warnings) io.stderr.write(`rye: warning: ${oneLine(warning)}\n`);
-}
-
-function reason(error: ErrorInfo | undefined): string {
-  return error === undefined ? '' : `: ${error.message} [${error.code}]`;
-}
-
-function printHint(error: ErrorInfo | undefined, io: Io): void {
-  if (error?.hint !== undefined) io.stderr.write(`hint: ${error.hint}\n`);
-}
-
 function printUpgrade({ type, id, signature_version: version }: VerifyOutcome, io: Io): void {
   if (version !== 1) return;
   io.stderr.write(
-    `hint: The signature has an older format without the item's type and ID. Sign it again: rye sign ${type} ${id}\n`,
+    shown`hint: The signature has an older format without the item's type and ID. Sign it again: rye sign ${type} ${oneLine(id)}\n`,
   );
-}
-
-function verificationExit(success: boolean, error: ErrorInfo | undefined): ExitCode {
-  if (success) return EXIT.ok;
-  return error === undefined ? EXIT.integrity : exitCodeOf(error.code);
 }

@@ -11,7 +11,7 @@ import {
 import { confirm, readTextSource } from '../input.ts';
 import { displayPath, formatTable, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
-import { oneLine } from '../terminal-text.ts';
+import { oneLine } from '../visible.ts';
 
 const yes = flag('Do not ask; without a terminal, rye never asks', { short: 'y' });
 
@@ -218,6 +218,22 @@ const rotate = defineCommand({
   },
 });
 
+const protect = defineCommand({
+  name: 'protect',
+  summary: 'Encrypt the signing key with a passphrase',
+  details:
+    'Then every command that signs asks for it at the terminal, or reads it from the file or the open descriptor (fd:3) that RYE_KEY_PASSPHRASE names. Background threads and schedules need RYE_KEY_PASSPHRASE.',
+  options: { off: flag('Remove the protection') },
+  examples: ['rye keys protect', 'rye keys protect --off'],
+  run: async (call) => {
+    const { off } = call.options;
+    const key = await withRye(call, (rye) => rye.keys.protect({ off }));
+    return printResult(call, key, () => [
+      off ? `${key.key_id} needs no passphrase` : `${key.key_id} needs its passphrase to sign`,
+    ]);
+  },
+});
+
 const publish = defineCommand({
   name: 'publish',
   summary: 'Write your rotations and revocations to the project',
@@ -236,5 +252,5 @@ const publish = defineCommand({
 export const keys = defineGroup({
   defaultCommand: 'list',
   examples: ['rye keys', 'rye keys list --json'],
-  commands: [init, list, exportKey, trust, untrust, rotate, revoke, publish],
+  commands: [init, list, exportKey, trust, untrust, rotate, protect, revoke, publish],
 });

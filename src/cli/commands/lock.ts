@@ -6,7 +6,7 @@ import { failureText } from '../failure.ts';
 import { confirm } from '../input.ts';
 import { count, displayPath, printDocument, printLine, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
-import { oneLine } from '../terminal-text.ts';
+import { oneLine } from '../visible.ts';
 
 const status = defineCommand({
   name: 'status',
@@ -24,7 +24,7 @@ const status = defineCommand({
     const { files, changes, ignored, serial } = report;
     for (const { type, id, sha256, key_id } of files) {
       if (changes.some((change) => change.type === type && change.id === id)) continue;
-      printLine(io, oneLine(`pinned   ${type} ${id} ${sha256.slice(0, 12)} ${key_id}`));
+      printLine(io, oneLine(`pinned ${type} ${id} ${sha256.slice(0, 12)} ${key_id}`));
     }
     for (const change of changes) printLine(io, changeLine(change));
     for (const warning of ignored) printLine(io, oneLine(warning));
@@ -67,7 +67,7 @@ const accept = defineCommand({
 function changeLine({ type, id, change, detail }: GuardChange): string {
   const subject = type === null ? detail : `${type} ${id} ${detail}`;
   const kind = change.startsWith('lock_') ? 'lock' : change;
-  return oneLine(`${kind.padEnd(8)} ${subject}`);
+  return oneLine(`${kind} ${subject}`);
 }
 
 export const lock = defineGroup({

@@ -4,7 +4,7 @@ import { argument, type Context, choice, defineCommand, defineGroup, flag } from
 import type { Io, Sink } from '../io.ts';
 import { displayPath, fitPath, formatTable, printResult, wrapped } from '../output.ts';
 import { withRye } from '../session.ts';
-import { oneLine } from '../terminal-text.ts';
+import { oneLine, shown } from '../visible.ts';
 
 const WIDE = ['PROVIDER', 'MODEL', 'TIERS', 'WINDOW', 'USD PER MILLION IN/OUT', 'READY'];
 const NARROW = ['MODEL', 'TIERS', 'WINDOW', 'USD IN/OUT'];
@@ -211,7 +211,7 @@ function fileOf(source: string): string {
 
 function warn({ io, global }: Context, warnings: readonly string[]): void {
   if (global.quiet) return;
-  for (const warning of warnings) io.stderr.write(`rye: warning: ${oneLine(warning)}\n`);
+  for (const warning of warnings) io.stderr.write(shown`rye: warning: ${oneLine(warning)}\n`);
 }
 
 const use = defineCommand({
@@ -228,7 +228,9 @@ const use = defineCommand({
       `default ${model === null ? provider : `${provider}/${model}`} in ${displayPath(path, call.io)}`,
     ]);
     if (!usable && !call.global.json && !call.global.quiet) {
-      call.io.stderr.write(`hint: The provider ${provider} has no key. See: rye models list\n`);
+      call.io.stderr.write(
+        shown`hint: The provider ${oneLine(provider)} has no key. See: rye models list\n`,
+      );
     }
     return EXIT.ok;
   },

@@ -24,6 +24,7 @@ import {
   printResult,
 } from '../output.ts';
 import { withRye } from '../session.ts';
+import { oneLine, shown } from '../visible.ts';
 
 const rule = text('NAME', 'Only this rule');
 
@@ -51,11 +52,13 @@ const list = defineCommand({
     });
     if (global.json) return EXIT.ok;
     for (const { path, message } of refused) {
-      io.stderr.write(`rye: ignoring ${displayPath(path, io)}: ${message}\n`);
+      io.stderr.write(shown`rye: ignoring ${displayPath(path, io)}: ${oneLine(message)}\n`);
     }
     for (const { name, path, problems } of rules) {
       for (const problem of problems) {
-        io.stderr.write(`rye: rule ${name} (${displayPath(path, io)}): ${problem}\n`);
+        io.stderr.write(
+          shown`rye: rule ${oneLine(name)} (${displayPath(path, io)}): ${oneLine(problem)}\n`,
+        );
       }
     }
     return EXIT.ok;
@@ -147,6 +150,7 @@ const scan = defineCommand({
 });
 
 export const rules = defineGroup({
-  examples: ['rye rules list'],
+  defaultCommand: 'list',
+  examples: ['rye rules', 'rye rules list --json'],
   commands: [list, test, scan],
 });

@@ -3,6 +3,7 @@ import type { LegLink } from '../../app/fleet/leg.ts';
 import type { LegLease, LegMessage, LegOrder, LegReply } from '../../fleet/leg-control.ts';
 import { defineCommand } from '../command.ts';
 import { workerFolders } from '../session.ts';
+import { oneLine, shown } from '../visible.ts';
 
 /** Runs legs, one after the other, in a process that a worker started for them. Each line of stdin is a message. */
 const runLeg = defineCommand({
@@ -36,7 +37,7 @@ const runLeg = defineCommand({
         env: io.env,
         userSpacePath: workerFolders(call)[1],
         configOverrides: global.config,
-        onNotice: (notice) => io.stderr.write(`${notice}\n`),
+        onNotice: (notice) => io.stderr.write(shown`${oneLine(notice)}\n`),
         signal: new AbortController().signal,
       });
       orders.end();
@@ -46,7 +47,7 @@ const runLeg = defineCommand({
         await link.close();
         return status;
       }
-      io.stdout.write(`${JSON.stringify({ status } satisfies LegReply)}\n`);
+      io.stdout.writeRaw(`${JSON.stringify({ status } satisfies LegReply)}\n`);
     }
     ended.abort();
     await link?.close();

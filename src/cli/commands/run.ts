@@ -1,20 +1,16 @@
 import path from 'node:path';
+import type { Rye } from '../../app/api/rye.ts';
 import type { LaunchedThread } from '../../app/api/threads.ts';
 import type { ExecuteDirectiveRequest } from '../../app/presets.ts';
 import type { Risk } from '../../core/capability.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
-import type { HookDeclaration } from '../../core/hook.ts';
 import { ISOLATION_RESULTS, ISOLATIONS, type Isolation } from '../../core/isolation.ts';
-import { compact } from '../../core/json.ts';
+import { compact, toText } from '../../core/json.ts';
 import { LIMIT_NAMES, LIMITS } from '../../core/limits.ts';
-import type { ThreadPlan } from '../../core/plan.ts';
-
-import { processLines } from '../../core/process-text.ts';
-
 import type { ThreadResult } from '../../core/thread.ts';
+import { formatCost } from '../../core/usage.ts';
 import { JUNIT, reporting } from '../ci.ts';
 import type { CiCase } from '../ci-report.ts';
-
 import {
   argument,
   type Context,
@@ -29,14 +25,20 @@ import {
   text,
   type ValuesOf,
 } from '../command.ts';
-import { assertOnlyWithFleet, FLEET_OPTIONS, runOnFleet } from '../fleet-run.ts';
-import { assertWritableTarget, readLimits, readSchema, readValues } from '../input.ts';
+import { assertOnlyWithFleet, FLEET_OPTIONS, optionName, runOnFleet } from '../fleet-run.ts';
+import {
+  assertWritableTarget,
+  directiveNamed,
+  readLimits,
+  readSchema,
+  readValues,
+} from '../input.ts';
 import type { Io } from '../io.ts';
 import { lastSession, nothingToContinue } from '../last-thread.ts';
 import { printDocument, printLine, printLines, resultText } from '../output.ts';
+import { planLines } from '../render/plan-lines.ts';
 import { ResultCollector, saveResult } from '../result-document.ts';
 import { openedRye, withRye } from '../session.ts';
-import { neutralize, oneLine } from '../terminal-text.ts';
 import {
   exitCodeOfResult,
   OUTPUT_OPTIONS,
@@ -44,6 +46,7 @@ import {
   RAISE_LIMITS,
   showThread,
 } from '../thread-run.ts';
+import { oneLine, shown, visible } from '../visible.ts';
 import { withWarnings } from '../warnings.ts';
 
 const SAFETY_OPTIONS = {
@@ -100,7 +103,7 @@ const directive = defineCommand({
   details:
     '--continue resumes the last thread, or the last one of the directive, like `rye threads resume`.',
   arguments: {
-    id: optionalArgument('ID of the directive, such as rye/core/hello', {
+    id: optionalArgument('ID of the directive, such as rye/core/project_report', {
       item: { type: 'directive' },
     }),
   },
@@ -115,41 +118,25 @@ const directive = defineCommand({
   run: async (call) => {
     const { args, options, io } = call;
     if (options.continue) return await continueLast(call, args.id);
-    const id = namedDirective(args.id, options.message);
-    const request = await requestOf(id, options, io);
-    if ((await io.stdinState()) === 'data') throw unusedInput(id);
+    if (options.dryRun || options.async || options.fleet) return await startOnly(call, args.id);
     const mode = outputModeOf(call, options.outputFormat);
-    const head = { ...(mode === 'stream-json' ? { event_type: 'result' } : {}), success: true };
-    if (options.dryRun) {
-      const plan = await withRye(call, (rye) => rye.threads.plan(request));
-      if (mode === 'text') printLines(io, planLines(plan));
-      else printDocument(io, { ...head, plan, warnings: plan.warnings });
-      return EXIT.ok;
-    }
-    if (options.fleet) return await runOnFleet(call, request, mode);
-    assertOnlyWithFleet(options);
-    if (options.async) {
-      const launched = await withRye(call, (rye) => rye.children.launch(request, { leaves: true }));
-      if (mode === 'text' && io.stdout.isTty) printLines(io, launchedLines(launched));
-      else printDocument(io, { ...head, ...launched });
-      return EXIT.ok;
-    }
-    const target =
-      options.output === undefined
-        ? undefined
-        : await assertWritableTarget('--output', options.output, io);
     const collector = new ResultCollector();
-    const run = async (): Promise<ThreadResult> =>
-      await showThread(call, { mode, isLive: !options.print }, (subscriber) =>
-        withRye(call, (rye) =>
+    let target: string | undefined;
+    const run = async (): Promise<ThreadResult> => {
+      const request = await requestOf(args.id, options, io);
+      assertOnlyWithFleet(options);
+      target = await targetOf(options.output, io);
+      return await showThread(call, { mode, isLive: !options.print }, (subscriber) =>
+        withRye(call, async (rye) =>
           rye.threads.execute({
-            ...request,
+            ...(await withParent(rye, request)),
             ...subscriber,
             onEvent: collector.before(subscriber.onEvent),
           }),
         ),
       );
-    const suite = { suite: 'rye run', junit: options.junit, name: id };
+    };
+    const suite = { suite: 'rye run', junit: options.junit, name: args.id ?? 'rye run' };
     const result = await reporting(call, { ...suite, casesOf: casesOfRun }, run);
     if (target !== undefined) {
       const document = mode === 'text' ? undefined : withWarnings(io, collector.document(result));
@@ -159,6 +146,49 @@ const directive = defineCommand({
   },
 });
 
+async function targetOf(output: string | undefined, io: Io): Promise<string | undefined> {
+  return output === undefined ? undefined : await assertWritableTarget('--output', output, io);
+}
+
+/** Prints the plan, or starts a thread and does not wait for its end here. */
+async function startOnly(
+  call: Context & { readonly options: ValuesOf<typeof DIRECTIVE_OPTIONS> },
+  id: string | undefined,
+): Promise<ExitCode> {
+  const { options, io } = call;
+  if (options.async && options.fleet) {
+    throw new RyeError('usage', '--async and --fleet exclude each other', {
+      hint: 'Remove --async: --fleet returns at once too.',
+    });
+  }
+  const how = options.dryRun ? '--dry-run' : options.async ? '--async' : '--fleet';
+  const misplaced = (['output', 'junit', 'print'] as const).find((name) => isUsed(options[name]));
+  if (misplaced !== undefined) {
+    throw new RyeError('usage', `--${misplaced} needs the result, for which ${how} does not wait`, {
+      hint: `Remove --${misplaced}, or run the directive without ${how}.`,
+    });
+  }
+  if (!options.fleet) assertOnlyWithFleet(options);
+  const request = await requestOf(id, options, io);
+  const mode = outputModeOf(call, options.outputFormat);
+  const head = { ...(mode === 'stream-json' ? { event_type: 'result' } : {}), success: true };
+  if (options.dryRun) {
+    const plan = await withRye(call, async (rye) =>
+      rye.threads.plan(await withParent(rye, request)),
+    );
+    if (mode === 'text') printLines(io, planLines(plan));
+    else printDocument(io, { ...head, plan, warnings: plan.warnings });
+    return EXIT.ok;
+  }
+  if (options.fleet) return await runOnFleet(call, request, mode);
+  const launched = await withRye(call, async (rye) =>
+    rye.children.launch(await withParent(rye, request), { leaves: true }),
+  );
+  if (mode === 'text' && io.stdout.isTty) printLines(io, launchedLines(launched));
+  else printDocument(io, { ...head, ...launched });
+  return EXIT.ok;
+}
+
 /** Tells a person at a terminal what `--async` has started. */
 function launchedLines({ thread_id: id, status }: LaunchedThread): readonly string[] {
   const started =
@@ -167,15 +197,21 @@ function launchedLines({ thread_id: id, status }: LaunchedThread): readonly stri
 }
 
 /** Returns the one case of a run. */
-function casesOfRun({ success, status, error, cost, directive: name }: ThreadResult): CiCase[] {
+function casesOfRun(result: ThreadResult): CiCase[] {
+  const { success, status, error, cost, directive: name, thread_id: thread, outputs } = result;
   const { code = status, message = `the thread is ${status}` } = error ?? {};
   const failure = success ? {} : { failure: { code, message } };
-  return [{ name, seconds: cost.elapsed_seconds, ...failure }];
+  const facts = { thread, status, cost: formatCost(cost) };
+  const returned = Object.entries(outputs ?? { result: result.result }).flatMap(([key, value]) =>
+    value === undefined || value === '' ? [] : [[key, toText(value)] as const],
+  );
+  const texts = Object.fromEntries(returned);
+  return [{ name, seconds: cost.elapsed_seconds, ...failure, facts, outputs: texts }];
 }
 
 /** Returns the directive of a new thread. Throws `usage` without one, and for a message that only a resume can have. */
 function namedDirective(id: string | undefined, message: string | undefined): string {
-  if (id !== undefined && message === undefined) return id;
+  if (id !== undefined && message === undefined) return directiveNamed(id);
   const problem = id === undefined ? 'missing argument <id>' : '--message needs --continue';
   throw new RyeError('usage', problem, { hint: 'List the directives with: rye list directive' });
 }
@@ -202,8 +238,8 @@ async function continueLast(
     ([name, value]) => !OF_CONTINUED.has(name) && isUsed(value),
   );
   if (misplaced !== undefined) {
-    const name = misplaced[0].replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-    throw new RyeError('usage', `--${name} applies to a new thread, not to one that continues`, {
+    const name = optionName(misplaced[0]);
+    throw new RyeError('usage', `${name} applies to a new thread, not to one that continues`, {
       hint: 'Remove --continue to start a new thread.',
     });
   }
@@ -235,6 +271,17 @@ function unusedInput(directiveId: string): RyeError {
 }
 
 async function requestOf(
+  id: string | undefined,
+  options: ValuesOf<typeof DIRECTIVE_OPTIONS>,
+  io: Io,
+): Promise<ExecuteDirectiveRequest> {
+  const directiveId = namedDirective(id, options.message);
+  const request = await requestFrom(directiveId, options, io);
+  if ((await io.stdinState()) === 'data') throw unusedInput(directiveId);
+  return request;
+}
+
+async function requestFrom(
   directiveId: string,
   options: ValuesOf<typeof DIRECTIVE_OPTIONS>,
   io: Io,
@@ -257,7 +304,7 @@ async function requestOf(
     provider,
     limits: readLimits(options.limit, options.maxTurns, options.maxBudgetUsd),
     raiseLimits: options.raiseLimits || undefined,
-    threadId: options.threadId ?? options.sessionId,
+    threadId: onlyOne({ '--thread-id': options.threadId, '--session-id': options.sessionId }),
     parentThreadId: options.parent ?? (io.env['RYE_PARENT_THREAD_ID'] || undefined),
     // prepare refuses an unknown risk
     acknowledge: options.acknowledge as readonly Risk[],
@@ -271,6 +318,26 @@ async function requestOf(
   });
 }
 
+/** Resolves the parent: a person may give a part of its ID. */
+async function withParent(
+  { threads }: Rye,
+  request: ExecuteDirectiveRequest,
+): Promise<ExecuteDirectiveRequest> {
+  const { parentThreadId: parent } = request;
+  return parent === undefined
+    ? request
+    : { ...request, parentThreadId: await threads.resolveId(parent) };
+}
+
+/** Returns the value of an option that has two names. */
+function onlyOne(given: Readonly<Record<string, string | undefined>>): string | undefined {
+  const used = Object.entries(given).filter(([, value]) => value !== undefined);
+  if (used.length < 2) return used[0]?.[1];
+  throw new RyeError('usage', `${used.map(([name]) => name).join(' and ')} are the same option`, {
+    hint: 'Pass one of them.',
+  });
+}
+
 function isolationOf({
   isolation: kind,
   isolationResult: result,
@@ -280,44 +347,6 @@ function isolationOf({
   if (kind !== undefined) return compact({ kind, result });
   if (result === undefined) return undefined;
   throw new RyeError('usage', '--isolation-result needs --isolation worktree');
-}
-
-/** Formats a plan: what would run, with which values, and the file that set each. */
-function planLines(plan: ThreadPlan): readonly string[] {
-  const { directive: item, model, limits, origins } = plan;
-  const from = (member: string): string => {
-    const origin = origins[member];
-    return origin === undefined ? '' : `  (${origin})`;
-  };
-  const lines: (readonly [string, string])[] = [
-    ['directive', `${item.id} ${item.version} (${item.space}, ${plan.integrity})`],
-    ...plan.chain.slice(0, -1).map((base) => ['extends', `${base.id}  (${base.path})`] as const),
-    ['model', `${model.provider}/${model.id}${from('model')}`],
-    ...LIMIT_NAMES.map(
-      (name) => ['limit', `${name} ${limits[name]}${from(`limits.${name}`)}`] as const,
-    ),
-    ...Object.entries(plan.inputs).map(
-      ([name, value]) =>
-        ['input', `${name} = ${JSON.stringify(value)}${from(`inputs.${name}`)}`] as const,
-    ),
-    ...processLines(plan.process, plan.process_values).map((line) => ['process', line] as const),
-    ...plan.capabilities.map((capability) => ['permission', capability] as const),
-    ...plan.risks.map(({ capability, risk }) => ['risk', `${risk} ${capability}`] as const),
-    ...plan.tools.map(({ id, preloaded }) => ['tool', preloaded ? id : `${id} (by name)`] as const),
-    ...plan.hooks.map((hook) => ['hook', describeHook(hook)] as const),
-    ...plan.context.map(({ id, position }) => ['context', `${id} (${position})`] as const),
-    ...(plan.worktree === undefined
-      ? []
-      : [['worktree', `${plan.worktree.result} from ${plan.worktree.base}`] as const]),
-    ...plan.warnings.map((warning) => ['warning', warning] as const),
-  ];
-  return lines.map(([name, value]) => `${name.padEnd(11)} ${oneLine(value)}`);
-}
-
-/** Formats a hook with its layer, and why it does not run if that is certain. */
-function describeHook({ id, event, layer, enabled, suppressed }: HookDeclaration): string {
-  const off = suppressed === true ? ' (suppressed by the directive)' : '';
-  return `${id} on ${event}, layer ${layer}${enabled ? off : ' (disabled)'}`;
 }
 
 const tool = defineCommand({
@@ -374,8 +403,9 @@ function printOutcome(
   if (global.json) {
     const error = { code: 'tool_failed', message: `tool ${toolId} failed: ${result}` };
     printDocument(io, { ...outcome, ...(success ? {} : { error }) });
-  } else if (success) printLine(io, io.stdout.isTty ? neutralize(result) : result);
-  else io.stderr.write(`rye: tool ${toolId} failed: ${neutralize(result)} [tool_failed]\n`);
+  } else if (success) printLine(io, io.stdout.isTty ? visible(result) : result);
+  else
+    io.stderr.write(shown`rye: tool ${oneLine(toolId)} failed: ${visible(result)} [tool_failed]\n`);
 }
 
 export const execute = defineGroup({

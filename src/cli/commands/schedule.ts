@@ -27,8 +27,8 @@ import { readLimits, readSchema, readValues } from '../input.ts';
 import type { Io } from '../io.ts';
 import { formatTable, printDocument, printLine, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
-import { oneLine } from '../terminal-text.ts';
 import { RAISE_LIMITS } from '../thread-run.ts';
+import { oneLine, shown } from '../visible.ts';
 
 const ADD_OPTIONS = {
   cron: text('CRON', "Five fields, or six with seconds before them, such as '0 3 * * *'"),
@@ -38,7 +38,7 @@ const ADD_OPTIONS = {
     MISSED,
     'Times that nothing was there for: drop them (default), make up the last, or all',
   ),
-  overlap: flag('Fire although the last thread of the schedule still runs'),
+  overlap: flag('Fire although a thread of the schedule has not ended'),
   print: choice('TIMER', TIMERS, 'Print what a timer of the system needs; write nothing'),
   input: listOption('NAME=VALUE', 'An input; NAME=@FILE reads a file now, NAME=- stdin'),
   inputs: text('JSON', 'All inputs as JSON, @FILE, or - for stdin'),
@@ -257,7 +257,7 @@ const serve = defineCommand({
           const line = oneLine(eventLine(event));
           const isProblem = event.event === 'failed' || event.event === 'refused';
           if (!isProblem && !global.json) printLine(io, line);
-          else if (isProblem || !global.quiet) io.stderr.write(`rye: ${line}\n`);
+          else if (isProblem || !global.quiet) io.stderr.write(shown`rye: ${line}\n`);
         },
       }),
     );
@@ -273,9 +273,9 @@ function eventLine(event: ServeEvent): string {
     case 'fired':
       return `${event.schedule} ${event.at} fired ${event.thread_id}${event.status === 'created' ? ' (queued)' : ''}`;
     case 'skipped':
-      return `${event.schedule} ${event.at} skipped: ${event.thread_id} still runs`;
+      return `${event.schedule} ${event.at} skipped: ${unendedOf(event)}`;
     case 'waiting':
-      return `${event.schedule} ${event.at} waits: ${event.thread_id} still runs`;
+      return `${event.schedule} ${event.at} waits: ${unendedOf(event)}`;
     case 'missed':
       return event.at === null
         ? `${event.schedule} dropped all missed times but the newest 1,000`
@@ -287,6 +287,13 @@ function eventLine(event: ServeEvent): string {
     default:
       return event satisfies never;
   }
+}
+
+function unendedOf({
+  thread_id: id,
+  status,
+}: Extract<ServeEvent, { event: 'skipped' | 'waiting' }>): string {
+  return status === 'suspended' ? `${id} is suspended` : `${id} still runs`;
 }
 
 function problem({

@@ -16,6 +16,7 @@ import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
 import { ERASE_LINE } from '../terminal-text.ts';
 import { resumeThread } from '../thread-run.ts';
+import { oneLine, shown } from '../visible.ts';
 import { undoLines } from './threads-undo.ts';
 
 const BRANCH_OPTIONS = {
@@ -140,7 +141,7 @@ async function threadAt(
   { at, newest }: { readonly at: string; readonly newest: boolean },
 ): Promise<string> {
   if (at !== 'root') return await trees.locate(id, at, { newest });
-  return newest ? ((await threads.show(id)).chain.at(-1)?.thread_id ?? id) : id;
+  return newest ? ((await threads.session(id)).at(-1) ?? id) : id;
 }
 
 function headLine(id: string, { leaf_id: head }: Branched): string {
@@ -205,9 +206,9 @@ export const open = defineCommand({
     return await withRye(call, async (rye) => {
       const opened = await rye.threads.resolveId(args.id);
       const { browse, readTree } = await import('../../browser/browse.ts');
-      io.stderr.write(`reading ${opened}…`);
+      io.stderr.write(shown`reading ${oneLine(opened)}…`);
       const tree = await readTree(rye, opened);
-      io.stderr.write(ERASE_LINE);
+      io.stderr.writeRaw(ERASE_LINE);
       const colors = colorsOf(io.stdout, call);
       const { follow } = options;
       const notice = follow ? '' : await runningNotice(rye, tree.threadId);
@@ -218,7 +219,7 @@ export const open = defineCommand({
         return await resumeThread(call, rye, request);
       }
       if (effect.kind === 'branch') {
-        io.stderr.write('the model summarizes the branch that you leave…\n');
+        io.stderr.write(shown`the model summarizes the branch that you leave…\n`);
         const branched = await rewind(rye, threadId, { at: effect.entry, summary: true }, signal);
         return printResult(call, branched, () => [headLine(threadId, branched)]);
       }

@@ -4,7 +4,7 @@ import { DELIVERY_MODES, type DeliveryReport } from '../../core/delivery.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { describeChanges } from '../../core/isolation.ts';
 import { compact } from '../../core/json.ts';
-import { formatUsd } from '../../core/usage.ts';
+import { formatSpend } from '../../core/usage.ts';
 import {
   type Argument,
   argument,
@@ -20,13 +20,12 @@ import {
 import { failureText } from '../failure.ts';
 import { readTextSource } from '../input.ts';
 import { canRedraw, type Sink } from '../io.ts';
-
 import { formatTable, printDocument, printLines, printResult, resultText } from '../output.ts';
 import { workOf } from '../render/status-mark.ts';
 import { createWaitLine } from '../render/tree-progress.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
-import { oneLine } from '../terminal-text.ts';
+import { oneLine } from '../visible.ts';
 
 const THREAD_IDS: Argument<readonly string[]> = {
   name: 'id...',
@@ -56,6 +55,9 @@ export const wait = defineCommand({
       const ids: string[] = [];
       for (const part of args.ids) ids.push(await rye.threads.resolveId(part));
       const { any, timeout: timeoutSeconds, approvals } = options;
+      if (timeoutSeconds !== undefined && timeoutSeconds < 0) {
+        throw new RyeError('usage', `--timeout: expected seconds ≥ 0, got ${timeoutSeconds}`);
+      }
       const request = { any, timeoutSeconds, approvals, signal };
       return await waitVisibly(call, rye, ids, request);
     });
@@ -98,7 +100,7 @@ function waitTable({ threads }: WaitReport, sink: Sink): readonly string[] {
       : `${thread.thread_id} → ${thread.final_thread_id}`,
     thread.status,
     ...(isLabeled ? [workOf(thread)] : []),
-    formatUsd(thread.cost?.spend ?? 0),
+    formatSpend(thread.cost ?? { spend: 0 }),
     thread.error?.message ?? resultText(thread),
   ]);
   const headings = ['THREAD', 'STATUS', ...(isLabeled ? ['LABEL'] : []), 'SPEND', 'RESULT'];
@@ -154,6 +156,8 @@ export const cancel = defineCommand({
     );
   },
 });
+
+export { cancel as stop };
 
 export const kill = defineCommand({
   details: 'Sends SIGTERM, and SIGKILL after three seconds. The thread is finalized as cancelled.',
@@ -220,9 +224,11 @@ export const deliveries = defineCommand({
     const { args, options, io } = call;
     const { resolve: seq } = options;
     if (seq !== undefined) return await resolveDelivery(call, args.id, seq, options.as);
-    const found = await withRye(call, async (rye) =>
-      rye.deliveries.list(await rye.threads.resolveId(args.id)),
-    );
+    const found = await withRye(call, async (rye) => {
+      const session = await rye.threads.session(await rye.threads.resolveId(args.id));
+      const lists = await Promise.all(session.map((id) => rye.deliveries.list(id)));
+      return lists.flat();
+    });
     return printResult(call, { deliveries: found, total: found.length }, () => {
       const headings = ['N', 'KIND', 'FROM', 'STATUS', 'REASON', 'TEXT'];
       return formatTable(headings, found.map(deliveryRow), io.stdout);
@@ -243,6 +249,16 @@ function deliveryRow(delivery: DeliveryReport): readonly string[] {
   ];
 }
 
+/** Returns the thread of a session that has a delivery, or else the last one. */
+async function threadOfDelivery(rye: Rye, idPart: string, seq: number): Promise<string> {
+  const session = await rye.threads.session(await rye.threads.resolveId(idPart));
+  for (const id of session) {
+    const listed = await rye.deliveries.list(id);
+    if (listed.some((delivery) => delivery.seq === seq)) return id;
+  }
+  return session.at(-1) ?? idPart;
+}
+
 async function resolveDelivery(
   context: Context,
   idPart: string,
@@ -255,7 +271,7 @@ async function resolveDelivery(
     });
   }
   const delivery = await withRye(context, async (rye) =>
-    rye.deliveries.resolve(await rye.threads.resolveId(idPart), seq, as),
+    rye.deliveries.resolve(await threadOfDelivery(rye, idPart, seq), seq, as),
   );
   return printResult(context, { delivery }, () => [
     as === 'retry'

@@ -18,7 +18,7 @@ import type { Io } from '../io.ts';
 import { count, displayPath, printDocument, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
-import { oneLine } from '../terminal-text.ts';
+import { oneLine, shown } from '../visible.ts';
 
 const exportThread = defineCommand({
   details:
@@ -33,7 +33,7 @@ const exportThread = defineCommand({
     out: text('FILE', 'Write to FILE (default: stdout)', { short: 'o' }),
     branch: optionalText('ENTRY', 'Only the path to ENTRY; without ENTRY, the active branch'),
     redact: flag(
-      'Omit tool arguments and results, thinking, hook state and anything that looks like a secret',
+      'Omit tool arguments and results, inputs, thinking, hook state and anything that looks like a secret',
     ),
   },
   examples: [
@@ -46,8 +46,20 @@ const exportThread = defineCommand({
     const target = out === undefined ? undefined : await assertWritableTarget('--out', out, io);
     const format = formatOf(options.format, out);
     const branch = options.branch === true ? 'leaf' : options.branch;
-    return await withRye(call, async ({ threads, exports }) => {
-      const id = await threads.resolveId(args.id);
+    return await withRye(call, async ({ threads, trees, exports }) => {
+      const asked = await threads.resolveId(args.id);
+      const session = await threads.session(asked);
+      // the log of the last thread begins with what it was given of those before it
+      const id =
+        typeof options.branch === 'string'
+          ? await trees.locate(asked, options.branch)
+          : (session.at(-1) ?? asked);
+      if (session.length > 1 && !global.quiet) {
+        const which = id === session.at(-1) ? 'the last of' : 'one of';
+        io.stderr.write(
+          shown`rye: this is ${oneLine(id)}, ${which} ${session.length} threads of the session\n`,
+        );
+      }
       const exported = await exports.export(
         id,
         compact({
@@ -79,11 +91,16 @@ function formatOf(named: ExportFormat | undefined, out: string | undefined): Exp
   });
 }
 
-/** Finds the pages of other threads in the folder of an export: `<id>.html`, or named by the last segment of the id. */
+/**
+ * Finds the pages of other threads in the folder of an export: `<id>.html`, or named by the last segment of the id. That of
+ * a schedule's thread is a time, which threads of other schedules share.
+ */
 function pagesBeside(target: string): (threadId: string) => string | undefined {
   return (threadId) => {
-    const names = [`${threadId}.html`, `${threadId.slice(threadId.lastIndexOf('/') + 1)}.html`];
-    return names.find((name) => existsSync(join(dirname(target), name)));
+    const last = threadId.slice(threadId.lastIndexOf('/') + 1);
+    const names = threadId.startsWith('schedule/') ? [threadId] : [threadId, last];
+    const pages = names.map((name) => `${name}.html`);
+    return pages.find((page) => existsSync(join(dirname(target), page)));
   };
 }
 
@@ -105,10 +122,10 @@ function defectOf({ tampered, problems, thread_id }: ThreadExport): ErrorInfo | 
 
 function warn({ problems, tampered }: ThreadExport, io: Io): void {
   for (const { offset, message } of problems) {
-    io.stderr.write(`rye: warning: byte ${offset}: ${oneLine(message)}\n`);
+    io.stderr.write(shown`rye: warning: byte ${offset}: ${oneLine(message)}\n`);
   }
   if (tampered === null) return;
-  io.stderr.write(`rye: warning: ${oneLine(tampered.message)} [${tampered.code}]\n`);
+  io.stderr.write(shown`rye: warning: ${oneLine(tampered.message)} [${tampered.code}]\n`);
 }
 
 function documentOf(exported: ThreadExport, defect: ErrorInfo | null): object {
@@ -130,7 +147,7 @@ async function writeExport(
   if (global.json) {
     printDocument(io, { ...documentOf(exported, defect), path: target, bytes: bytes.length });
   } else if (!global.quiet) {
-    io.stderr.write(`wrote ${displayPath(target, io)}, ${bytes.length} bytes\n`);
+    io.stderr.write(shown`wrote ${displayPath(target, io)}, ${bytes.length} bytes\n`);
   }
 }
 
@@ -140,7 +157,7 @@ const BATCH_CHARS = 1 << 20;
 async function printExport(chunks: Iterable<string>, io: Io): Promise<void> {
   let waiting = 0;
   for (const chunk of chunks) {
-    io.stdout.write(chunk);
+    io.stdout.writeRaw(chunk);
     waiting += chunk.length;
     if (waiting < BATCH_CHARS) continue;
     if ((await io.flush()) !== 'whole') return;
@@ -165,7 +182,7 @@ const importThread = defineCommand({
       async ({ trees }) => await trees.importSession(compact({ path, ...options })),
     );
     for (const { line, message } of imported.problems) {
-      io.stderr.write(`line ${line}: ${oneLine(message)}\n`);
+      io.stderr.write(shown`line ${line}: ${oneLine(message)}\n`);
     }
     const { thread_id, status } = thread;
     return printResult(call, { thread_id, status, ...imported }, () => [thread_id]);

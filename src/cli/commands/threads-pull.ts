@@ -5,7 +5,7 @@ import { THREAD } from '../shared-options.ts';
 
 export const pull = defineCommand({
   details:
-    'Verifies the thread first. Its log is then in `.ai/state/threads/ID/transcript.jsonl`, byte for byte, beside its other files, so that `rye verify thread ID` needs no database. Of a running thread the signed part is copied; pull it again for the rest.',
+    'Verifies the thread first. Its log is then in `.ai/state/threads/ID/transcript.jsonl`, byte for byte, beside its other files, so that `rye verify thread ID` needs no database. A running thread is copied up to its last signature; pull it again for the rest.',
   arguments: { id: THREAD },
   examples: ['rye threads pull 2456'],
   run: async (call) => {

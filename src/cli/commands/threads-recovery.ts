@@ -4,12 +4,12 @@ import type { RecoveryReport, RetentionReport } from '../../app/api/threads.ts';
 import type { Risk } from '../../core/capability.ts';
 import { EXIT, exitCodeOf, RyeError } from '../../core/errors.ts';
 import { compact, toText } from '../../core/json.ts';
+import { formatUsd } from '../../core/usage.ts';
 import { defineCommand, flag, list, optionalArgument, text } from '../command.ts';
 import { readLimits, readValues } from '../input.ts';
 import { count, printDocument, printLines } from '../output.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
-import { oneLine } from '../terminal-text.ts';
 import {
   exitCodeOfResult,
   OUTPUT_OPTIONS,
@@ -17,6 +17,7 @@ import {
   RAISE_LIMITS,
   showThread,
 } from '../thread-run.ts';
+import { oneLine } from '../visible.ts';
 
 export const resume = defineCommand({
   details:
@@ -80,7 +81,7 @@ export const resume = defineCommand({
 
 /** Refuses an entry that only an earlier thread of the session has: the last one cannot continue from it. */
 async function assertInLast(rye: Rye, id: string, entry: string): Promise<void> {
-  const last = (await rye.threads.show(id)).chain.at(-1)?.thread_id ?? id;
+  const last = (await rye.threads.session(id)).at(-1) ?? id;
   const found = await rye.trees.locate(id, entry, { newest: true });
   if (found === last) return;
   throw new RyeError('entry_not_found', `entry ${entry} is in ${found}, which was handed off`, {
@@ -127,6 +128,7 @@ export const recover = defineCommand({
     if (global.json) {
       printDocument(io, {
         success: failure === undefined,
+        ...(failure === undefined ? {} : { error: failure.error }),
         threads: recovered,
         total: recovered.length,
         problems: failures,
@@ -141,10 +143,10 @@ function recoveryLines({ recovered, failures, resumed }: RecoveryReport): readon
   if (recovered.length === 0 && failures.length === 0) return ['No crashed threads'];
   return [
     ...recovered.map(
-      ({ thread_id: id, status, action, reason, unverified_bytes: bytes }) =>
+      ({ thread_id: id, status, action, reason, unverified_bytes: bytes, ...booked }) =>
         `${id}  ${status}  ${action.replace('_', ' ')}: ${oneLine(reason)}${
           bytes === undefined ? '' : ` (${bytes} unverified bytes of its log set aside)`
-        }`,
+        }${bookedText(booked)}`,
     ),
     ...resumed.map(({ thread_id: id, status }) => `${id}  ${status}  resumed`),
     ...failures.map(
@@ -180,6 +182,7 @@ export const gc = defineCommand({
     if (global.json) {
       printDocument(io, {
         success: failure === undefined,
+        ...(failure === undefined ? {} : { error: failure.error }),
         dry_run: dryRun,
         copies: report.copies,
         threads: report.archived,
@@ -223,4 +226,10 @@ function retentionLines(report: RetentionReport, dryRun: boolean): readonly stri
       ({ thread_id: id, error }) => `${id}  skipped: ${oneLine(error.message)} [${error.code}]`,
     ),
   ];
+}
+
+function bookedText({
+  estimated_spend_usd: usd = 0,
+}: Partial<RecoveryReport['recovered'][number]>): string {
+  return usd === 0 ? '' : `; booked ≤ ${formatUsd(usd)} for the model call that it cut`;
 }

@@ -2,6 +2,7 @@ import { type ReplayReport, type TreeFilter, type TreeView } from '../../app/api
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { compact, type JsonValue } from '../../core/json.ts';
 import { timeOf } from '../../core/original.ts';
+import { headChars } from '../../core/text.ts';
 import {
   argument,
   type Context,
@@ -12,12 +13,13 @@ import {
   optionalArgument,
   text,
 } from '../command.ts';
+import { sessionEnd } from '../last-thread.ts';
 import { colorsOf, printDocument, printLine, printLines, printResult } from '../output.ts';
 import { markMembers, warnUnverified } from '../render/log-line.ts';
 import { drawSessionTree } from '../render/session-tree.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
-import { neutralize, oneLine } from '../terminal-text.ts';
+import { oneLine, shown, visible } from '../visible.ts';
 
 const FILTERS = [
   'default',
@@ -68,9 +70,9 @@ export const entries = defineCommand({
     );
     if (global.json) return EXIT.ok;
     for (const { offset, message } of view.problems) {
-      io.stderr.write(`rye: warning: byte ${offset}: ${message}\n`);
+      io.stderr.write(shown`rye: warning: byte ${offset}: ${oneLine(message)}\n`);
     }
-    if (!global.quiet) io.stderr.write(`${countLine(view)}\n`);
+    if (!global.quiet) io.stderr.write(shown`${oneLine(countLine(view))}\n`);
     return EXIT.ok;
   },
 });
@@ -92,12 +94,12 @@ async function showEntry(context: Context, idPart: string, entryId: string): Pro
   });
   warnUnverified(mark, context.io);
   return printResult(context, { ...found, ...markMembers(mark) }, () => [
-    neutralize(JSON.stringify(found.entry, null, 2)),
+    visible(JSON.stringify(found.entry, null, 2)),
   ]);
 }
 
 function documentOf({ thread_id, title, leaf_id, rows, total, problems, chain }: TreeView): object {
-  const shown = rows.map((row) => ({
+  const members = rows.map((row) => ({
     id: row.entry.id,
     parent_id: row.entry.parent_id,
     shown_parent_id: row.parentId,
@@ -112,7 +114,7 @@ function documentOf({ thread_id, title, leaf_id, rows, total, problems, chain }:
     text: row.text,
     payload: row.entry.payload,
   }));
-  return { thread_id, title, leaf_id, entries: shown, total, problems, chain };
+  return { thread_id, title, leaf_id, entries: members, total, problems, chain };
 }
 
 export const label = defineCommand({
@@ -128,30 +130,35 @@ export const label = defineCommand({
       const thread_id = await trees.locate(await threads.resolveId(id), entry);
       const [written] = await trees.label(thread_id, entry, name);
       // the event has the complete id
-      const entry_id = written?.event_type === 'label' ? written.payload.target_id : entry;
-      return { thread_id, entry_id, label: name };
+      const isWritten = written?.event_type === 'label';
+      const entry_id = isWritten ? written.payload.target_id : entry;
+      return { thread_id, entry_id, label: isWritten ? written.payload.label : name };
     });
+    const { label: kept } = outcome;
     return printResult(call, outcome, () => [
-      name === null
+      kept === null
         ? `${outcome.entry_id}: label removed`
-        : `${outcome.entry_id}: labeled ${oneLine(name)}`,
+        : `${outcome.entry_id}: labeled ${oneLine(kept)}`,
     ]);
   },
 });
 
 export const rename = defineCommand({
-  details: 'Exports and `rye threads open` show the title. The ID stays.',
+  details:
+    'Exports and `rye threads open` show the title. The ID stays. An empty title removes the earlier one.',
   arguments: { id: THREAD, title: argument('The title') },
   examples: ['rye threads rename 2456 "Coupons at checkout"'],
   run: async (call) => {
-    const { id, title } = call.args;
-    const thread_id = await withRye(call, async ({ threads, trees }) => {
-      const asked = await threads.resolveId(id);
-      const last = (await threads.show(asked)).chain.at(-1)?.thread_id ?? asked;
-      await trees.title(last, title);
-      return last;
+    const { id, title: given } = call.args;
+    const { thread_id, title } = await withRye(call, async ({ threads, trees }) => {
+      const last = await sessionEnd({ threads }, id);
+      const [written] = await trees.title(last, given);
+      const stored = written?.event_type === 'title' ? written.payload.title : given;
+      return { thread_id: last, title: stored === '' ? null : stored };
     });
-    return printResult(call, { thread_id, title }, () => [`${thread_id}: ${oneLine(title)}`]);
+    return printResult(call, { thread_id, title }, () => [
+      title === null ? `${thread_id}: title removed` : `${thread_id}: ${oneLine(title)}`,
+    ]);
   },
 });
 
@@ -171,11 +178,11 @@ const compactThread = defineCommand({
     });
     if (global.json) printDocument(io, { success: true, thread_id, ...outcome });
     else if (outcome.compacted) {
-      printLine(io, neutralize(outcome.summary).trimEnd());
+      printLine(io, visible(outcome.summary).trimEnd());
       io.stderr.write(
-        `compacted: entry ${outcome.entry_id} replaces ${outcome.tokens_before} tokens\n`,
+        shown`compacted: entry ${oneLine(outcome.entry_id)} replaces ${outcome.tokens_before} tokens\n`,
       );
-    } else printLine(io, `not compacted: ${outcome.reason}`);
+    } else printLine(io, `not compacted: ${oneLine(outcome.reason)}`);
     return EXIT.ok;
   },
 });
@@ -194,16 +201,41 @@ export const replay = defineCommand({
     const { args, options, io, global } = call;
     const { from, run } = options;
     const signal = io.cancellation();
-    const report = await withRye(call, async ({ threads, trees }) =>
-      trees.replay(await threads.resolveId(args.id), compact({ from, run, signal })),
-    );
+    const report = await withRye(call, async ({ threads, trees }) => {
+      const id = await threads.resolveId(args.id);
+      const reports: ReplayReport[] = [];
+      // an entry and the number of a run are those of one thread
+      const at = from === undefined ? undefined : await trees.locate(id, from);
+      const session = run === undefined && at === undefined ? await threads.session(id) : [];
+      const only = at ?? (await threads.session(id)).at(-1) ?? id;
+      for (const thread of session.length === 0 ? [only] : session) {
+        const one = await trees.replay(thread, compact({ from, run, signal }));
+        reports.push(one);
+        if (one.difference !== null) break;
+      }
+      return reports.reduce(joined);
+    });
     const same = report.difference === null;
     const success = same || !options.verify;
-    if (global.json) printDocument(io, { success, same, ...report });
+    const message = `the replay of ${report.thread_id} differs from its recording`;
+    const error = success ? undefined : { code: 'replay_differs', message };
+    if (global.json) printDocument(io, compact({ success, error, same, ...report }));
     else printLines(io, replayLines(report));
     return success ? EXIT.ok : EXIT.failed;
   },
 });
+
+/** Joins the report of a thread of a session with those of the threads before it. */
+function joined(before: ReplayReport, last: ReplayReport): ReplayReport {
+  return {
+    ...last,
+    runs: [...before.runs, ...last.runs],
+    answers: before.answers + last.answers,
+    steps: before.steps + last.steps,
+    matched: before.matched + last.matched,
+    not_run: [...new Set([...before.not_run, ...last.not_run])],
+  };
+}
 
 function replayLines(report: ReplayReport): readonly string[] {
   const { runs, matched, steps, answers, difference, not_run: notRun } = report;
@@ -225,7 +257,7 @@ const MAX_VALUE = 400;
 
 function shortened(value: JsonValue): string {
   const json = value === null ? 'nothing' : JSON.stringify(value);
-  return neutralize(json.length <= MAX_VALUE ? json : `${json.slice(0, MAX_VALUE)}…`);
+  return visible(json.length <= MAX_VALUE ? json : `${headChars(json, MAX_VALUE)}…`);
 }
 
 export { compactThread as compact };

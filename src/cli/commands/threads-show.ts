@@ -2,9 +2,7 @@ import type { StatsKey } from '../../app/api/threads.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import { compact } from '../../core/json.ts';
-
-import { formatSeconds, formatTokens, formatUsd } from '../../core/usage.ts';
-
+import { formatSeconds, formatSpend, formatTokens, formatUsd } from '../../core/usage.ts';
 import { type Context, choice, defineCommand, flag, integer } from '../command.ts';
 import {
   colorsOf,
@@ -18,7 +16,7 @@ import { formatLogEvent, markMembers, warnUnverified } from '../render/log-line.
 import { threadLines } from '../render/thread-details.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
-import { oneLine } from '../terminal-text.ts';
+import { oneLine } from '../visible.ts';
 
 export const show = defineCommand({
   arguments: { id: THREAD },
@@ -67,19 +65,24 @@ export const logs = defineCommand({
     const query = compact({ tail, since, follow, signal });
     const events: (LogEvent | UnknownEvent)[] = [];
     const { id, mark } = await withRye(call, async ({ threads }) => {
-      const threadId = await threads.resolveId(args.id);
+      const session = await threads.session(await threads.resolveId(args.id));
+      // a number of events and a place in the log are those of the last thread
+      const isPart = tail !== undefined || since !== undefined;
+      const threadId = session.at(isPart ? -1 : 0) ?? args.id;
       for await (const event of threads.logs(threadId, query)) {
         if (!global.json) printLines(io, formatLogEvent(event));
         else if (follow) printLine(io, JSON.stringify(event));
         else events.push(event);
       }
-      const found = await threads.mark(threadId);
-      warnUnverified(found, io);
+      const marks = [];
+      for (const one of isPart ? [threadId] : session) marks.push(await threads.mark(one));
+      const found = marks.find(({ verified }) => verified !== true) ?? marks[0];
+      if (found) warnUnverified(found, io);
       return { id: threadId, mark: found };
     });
     if (global.json && !follow) {
       const document = { thread_id: id, events, total: events.length };
-      printDocument(io, { success: true, ...document, ...markMembers(mark) });
+      printDocument(io, { success: true, ...document, ...(mark ? markMembers(mark) : {}) });
     }
     return cancelled?.aborted === true ? EXIT.cancelled : EXIT.ok;
   },
@@ -89,10 +92,17 @@ export const logs = defineCommand({
 async function printUnverified(context: Context, idPart: string): Promise<ExitCode> {
   const { io, global } = context;
   await withRye(context, async ({ threads }) => {
-    for await (const line of threads.unverified(await threads.resolveId(idPart))) {
-      const { file, line: number, text: content } = line;
-      if (global.json) printLine(io, JSON.stringify(line));
-      else printLine(io, `unverified  ${file}:${number}  ${oneLine(content)}`);
+    const id = await threads.resolveId(idPart);
+    const lines = [];
+    for (const one of await threads.session(id)) {
+      for await (const line of threads.unverified(one)) {
+        const { file, line: number, text: content } = line;
+        if (global.json) lines.push(line);
+        else printLine(io, `unverified  ${file}:${number}  ${oneLine(content)}`);
+      }
+    }
+    if (global.json) {
+      printDocument(io, { success: true, thread_id: id, lines, total: lines.length });
     }
   });
   return EXIT.ok;
@@ -108,10 +118,13 @@ export const stats = defineCommand({
     const found = await withRye(call, (rye) => rye.children.stats(by));
     return printResult(call, { by, stats: found, total: found.length }, () => {
       // a narrow terminal cuts off the last columns, so the least important ones are last
-      const headings = `${by.toUpperCase()} SPEND TOKENS TIME TURNS THREADS OPEN COMPLETED ERROR CANCELLED`;
+      const isEstimated = found.some(({ estimated_spend_usd: part = 0 }) => part > 0);
+      const estimate = isEstimated ? ' ESTIMATED' : '';
+      const headings = `${by.toUpperCase()} SPEND${estimate} TOKENS TIME TURNS THREADS OPEN COMPLETED ERROR CANCELLED`;
       const rows = found.map((row) => [
         row.key,
-        formatUsd(row.spend),
+        formatSpend(row),
+        ...(isEstimated ? [formatUsd(row.estimated_spend_usd ?? 0)] : []),
         formatTokens(row.tokens),
         formatSeconds(row.elapsed_seconds),
         String(row.turns),

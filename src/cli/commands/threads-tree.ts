@@ -29,17 +29,20 @@ export const tree = defineCommand({
   run: async (call) =>
     await withRye(call, async (rye) => {
       const { args, options, io } = call;
-      const read = await reader(rye, args.id, options.limit ?? DEFAULT_ROOTS);
+      const all = await reader(rye, args.id);
+      const limit = args.id === undefined ? (options.limit ?? DEFAULT_ROOTS) : options.limit;
+      const read = async (): Promise<readonly ThreadTreeNode[]> => (await all()).slice(0, limit);
       const style = { ...styleOf(call), isList: args.id === undefined };
       if (options.watch) return await watch(call, rye, { read, style });
-      const threads = await read();
+      const found = await all();
+      const threads = found.slice(0, limit);
       const marked = await unverifiedIn(rye, threads);
       for (const { mark } of marked) warnUnverified(mark, io);
       const unverified = marked.map(({ id: thread_id, mark }) => ({
         thread_id,
         ...markMembers(mark),
       }));
-      return printResult(call, { threads, total: threads.length, unverified }, () =>
+      return printResult(call, { threads, total: found.length, unverified }, () =>
         drawThreadTree(threads, { ...style, now: io.now() }),
       );
     }),
@@ -49,9 +52,8 @@ export const tree = defineCommand({
 async function reader(
   rye: Rye,
   idPart: string | undefined,
-  limit: number,
 ): Promise<() => Promise<readonly ThreadTreeNode[]>> {
-  if (idPart === undefined) return async () => (await rye.children.tree()).slice(0, limit);
+  if (idPart === undefined) return async () => await rye.children.tree();
   let ids = await sessionIds(rye, idPart);
   const nodes = async (): Promise<readonly ThreadTreeNode[]> =>
     (await Promise.all(ids.map(async (id) => await rye.children.tree(id)))).flat();
@@ -66,8 +68,7 @@ async function reader(
 
 /** Returns the threads of a session, by the id of any. */
 async function sessionIds({ threads }: Rye, idPart: string): Promise<readonly string[]> {
-  const { chain } = await threads.show(await threads.resolveId(idPart));
-  return chain.map(({ thread_id: id }) => id);
+  return await threads.session(await threads.resolveId(idPart));
 }
 
 /** Returns the threads of a tree whose logs fail verification. Checks only the first {@link MAX_MARKED}. */
@@ -123,7 +124,7 @@ async function watch(context: Context, rye: Rye, { read, style }: Watched): Prom
     threads = await read();
     const lines = linesNow(isLast);
     if (lines.join('\n') === drawn.join('\n')) return;
-    if (inPlace) io.stdout.write(eraseLines(drawn.length));
+    if (inPlace) io.stdout.writeRaw(eraseLines(drawn.length));
     printLines(io, lines);
     drawn = lines;
   };

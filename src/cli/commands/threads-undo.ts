@@ -4,7 +4,7 @@ import { defineCommand, flag, text } from '../command.ts';
 import { count, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
-import { oneLine } from '../terminal-text.ts';
+import { oneLine } from '../visible.ts';
 
 export const undo = defineCommand({
   details:

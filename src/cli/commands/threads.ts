@@ -1,8 +1,9 @@
-import type { ThreadListFilter } from '../../app/api/threads.ts';
+import type { ListedThread, ThreadListFilter } from '../../app/api/threads.ts';
 import { EXIT } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import { THREAD_STATUSES } from '../../core/thread.ts';
 import {
+  type Context,
   choice,
   commandsOf,
   defineCommand,
@@ -13,9 +14,9 @@ import {
   withHeading,
 } from '../command.ts';
 import { colorsOf, count, printResult } from '../output.ts';
-import { plainTable, threadTable } from '../render/thread-list.ts';
+import { plainTable, screenful, threadTable } from '../render/thread-list.ts';
 import { withThreadList } from '../session.ts';
-import { oneLine } from '../terminal-text.ts';
+import { composed, oneLine, shown } from '../visible.ts';
 
 const list = defineCommand({
   options: {
@@ -23,8 +24,8 @@ const list = defineCommand({
     status: choice('STATUS', THREAD_STATUSES, 'Only threads with this status'),
     directive: text('GLOB', 'Only threads of these directives'),
     parent: text('ID', 'Only children of this thread'),
-    all: flag('Also children, which are summarized with their parent otherwise'),
-    limit: integer('N', 'At most N threads'),
+    all: flag('All threads, also children, which are summarized with their parent otherwise'),
+    limit: integer('N', 'At most N threads (default at a terminal: what fits the screen)'),
   },
   examples: ['rye threads --active', "rye threads list --status error --directive 'team/*'"],
   run: async (call) => {
@@ -33,34 +34,42 @@ const list = defineCommand({
     // a document describes each thread; a list for people, each session
     const sessions = (!global.json && rest.status !== 'continued') || undefined;
     const filter: ThreadListFilter = compact({ ...rest, sessions, active: active || undefined });
-    const { found, unlisted } = await withThreadList(call, async (view) => ({
+    // who asks for a status, a directive or a parent means children too
+    const isFiltered = active || Object.values(compact({ ...rest, parent })).length > 0;
+    const { found, every, unlisted } = await withThreadList(call, async (view) => ({
       found: await view.threads.list({
         ...filter,
         ...(parent === undefined ? {} : { parent: await view.threads.resolveId(parent) }),
       }),
+      // a row counts all its children, also those that the filter does not show
+      every:
+        isFiltered && io.stdout.isTty && !global.json
+          ? await view.threads.list({ sessions: true })
+          : undefined,
       unlisted: await view.threads.unlisted(),
     }));
-    if (unlisted.length > 0) io.stderr.write(unlistedWarning(unlisted));
+    if (unlisted.length > 0) io.stderr.write(composed(unlistedWarning(unlisted)));
     const others = unlisted.length > 0 ? { unlisted } : {};
-    // who asks for a status, a directive or a parent means children too
-    const isFiltered = active || parent !== undefined || Object.values(compact(rest)).length > 0;
-    const hasChildren = global.json || hasAll || isFiltered;
-    const listed = hasChildren ? found : found.filter(({ parent_id: above }) => above === null);
-    const threads = listed.slice(0, limit);
+    const isWhole = global.json || hasAll;
+    const listed = isWhole || isFiltered ? found : found.filter((one) => one.parent_id === null);
+    const threads = listed.slice(0, limit ?? (isWhole ? undefined : screenful(io.stdout)));
     printResult(call, { threads, total: listed.length, ...others }, () => {
-      if (io.stdout.isTty) {
-        const style = { sink: io.stdout, colors: colorsOf(io.stdout, call), now: io.now() };
-        return threadTable(threads, found, style);
-      }
-      return plainTable(threads, io.stdout);
+      if (!io.stdout.isTty) return plainTable(threads, io.stdout);
+      const total = limit === undefined ? listed.length : threads.length;
+      const colors = colorsOf(io.stdout, call);
+      const style = { sink: io.stdout, colors, now: io.now(), total };
+      return threadTable(threads, { found, every: every ?? found }, style);
     });
-    const hasCrashed = threads.some((thread) => thread.process_gone === true);
-    if (hasCrashed && !global.json && !global.quiet) {
-      io.stderr.write('hint: To clean up crashed threads: rye threads recover\n');
-    }
+    hintCrashed(threads, call);
     return EXIT.ok;
   },
 });
+
+function hintCrashed(threads: readonly ListedThread[], { io, global }: Context): void {
+  if (global.json || global.quiet) return;
+  if (!threads.some((thread) => thread.process_gone === true)) return;
+  io.stderr.write(shown`hint: To clean up crashed threads: rye threads recover\n`);
+}
 
 const MAX_NAMED = 3;
 
@@ -70,6 +79,8 @@ function unlistedWarning(unlisted: readonly string[]): string {
   const what = `${count(unlisted.length, 'thread')} missing from the registry: ${oneLine(named)}${more}`;
   return `rye: warning: ${what}\nhint: To restore them: rye doctor --repair\n`;
 }
+
+export { list as ps };
 
 export const threads = defineGroup({
   examples: ['rye threads --active', 'rye threads logs hello-7f3k --follow'],

@@ -7,7 +7,7 @@ import { durationMs } from '../duration.ts';
 import type { Io } from '../io.ts';
 import { printDocument, printLine } from '../output.ts';
 import { workerFolders } from '../session.ts';
-import { oneLine } from '../terminal-text.ts';
+import { jsonText, oneLine, shown } from '../visible.ts';
 
 declare const __RYE_VERSION__: string;
 
@@ -20,7 +20,7 @@ const SOURCES = SOURCE_PROTOCOLS.join(', ');
 /** Runs the legs of a fleet's threads until it is told to leave. */
 export const worker = defineCommand({
   details: [
-    'Run it in an empty folder: the projects of threads are made there. It trusts the keys of its user space:',
+    'Run it in an empty folder: it creates the projects of its threads there. It trusts the keys of its user space:',
     'rye keys trust KEY --for sign,approve. Provider keys come from its environment. Commands run in the sandbox; to',
     'allow others, add -c resilience.tools.sandbox=off. SIGTERM ends it: legs stop at the next safe point and',
     'continue on another worker.',
@@ -112,13 +112,13 @@ function sourcesIn(text: string): readonly SourceProtocol[] {
 
 function show(io: Io, { kind, thread_id: id, message }: WorkerReport, isJson: boolean): void {
   if (isJson) {
-    io.stdout.write(
-      `${JSON.stringify({ event: kind, ...(id ? { thread_id: id } : {}), ...(message ? { message } : {}) })}\n`,
+    io.stdout.writeRaw(
+      `${jsonText({ event: kind, ...(id ? { thread_id: id } : {}), ...(message ? { message } : {}) })}\n`,
     );
     return;
   }
   const text = message ?? (kind === 'leg_started' ? `runs ${id}` : `ended the leg of ${id}`);
   const line = oneLine(message !== undefined && id !== undefined ? `${id}: ${text}` : text);
-  if (kind === 'notice') io.stderr.write(`rye: ${line}\n`);
+  if (kind === 'notice') io.stderr.write(shown`rye: ${line}\n`);
   else printLine(io, line);
 }

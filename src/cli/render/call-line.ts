@@ -1,33 +1,50 @@
 import { type JsonObject, type JsonValue, toText } from '../../core/json.ts';
 import type { ToolOutcome } from '../../core/message.ts';
 import { count } from '../output.ts';
-import { oneLine } from '../terminal-text.ts';
+import { squeeze } from '../terminal-text.ts';
+import { oneLine, type Shown, shown } from '../visible.ts';
 
-/** Prefixes of wire names that people don't need: `rye_file_system_read` is `read`. */
-const SHIPPED = /^rye[_/](?:file[_-]system[_/]|agent[_/]threads[_/])?/;
+/** Prefixes of the built-in tools, whose last word is enough: `rye/file-system/read` is `read`. */
+const BUILT_IN = /^rye\/(?:file-system\/|agent\/(?:threads\/)?)?(?=[^/]+$)/;
+/** The same prefixes in wire names, which are all that is known of a call that has not begun. */
+const BUILT_IN_WIRE = /^rye_(?:file_system_|agent_(?:threads_)?)?(?!core_|examples_)/;
 /** The inputs that identify a call, in order of preference. */
 const SUBJECTS = ['path', 'pattern', 'command', 'query', 'item_id', 'operation', 'url'] as const;
 
-/** Returns the name of a tool for people. */
-export function toolName(name: string): string {
-  return oneLine(name.replace(SHIPPED, '')) || oneLine(name);
+/** Returns the name of a tool for people, from its ID or its wire name: `read`, but `rye/core/greet` and `notes/words`. */
+export function toolName(name: string): Shown {
+  return oneLine(bareName(name));
 }
 
-/** Formats a call as `read src/a.js` or `bash npm test`. */
-export function callLabel(name: string, input: JsonObject): string {
+function bareName(name: string): string {
+  return name.replace(BUILT_IN, '').replace(BUILT_IN_WIRE, '') || name;
+}
+
+/** True for the call with which a model returns the outputs. A person sees the outputs instead. */
+export function isReturn(name: string): boolean {
+  return /^(?:rye_)?directive_return$/.test(name) || name.endsWith('/directive_return');
+}
+
+/** Columns of one argument. */
+const VALUE_COLUMNS = 60;
+
+/** Formats a call as `read src/a.js` or `bash npm test`. A call of a tool that is not built in has every argument. */
+export function callLabel(name: string, input: JsonObject): Shown {
   const child = directiveCall(name, input);
   if (child) return childLabel(child.directive, child.inputs);
+  const isBuiltIn = BUILT_IN.test(name) || BUILT_IN_WIRE.test(name);
   const subjects = SUBJECTS.flatMap((key) => {
     const value = input[key];
-    return typeof value === 'string' && value !== '' ? [{ key, value }] : [];
+    return isBuiltIn && typeof value === 'string' && value !== '' ? [{ key, value }] : [];
   });
-  const shown = subjects.slice(0, name.endsWith('grep') ? 2 : 1).toReversed();
+  const tool = bareName(name);
+  const named = subjects.slice(0, tool === 'grep' ? 2 : 1).toReversed();
   const what =
     subjects.length > 0
-      ? shown.map(({ key, value }) => (key === 'pattern' ? quoted(value) : oneLine(value)))
-      : Object.values(input).slice(0, 2).map(shortValue);
-  const isSilent = name.endsWith('_ls') && what.length === 0;
-  return oneLine([toolName(name), ...(isSilent ? ['.'] : what)].join(' '));
+      ? named.map(({ key, value }) => (key === 'pattern' ? quoted(value) : value))
+      : Object.values(input).map(shortValue);
+  const isSilent = tool === 'ls' && what.length === 0;
+  return oneLine([tool, ...(isSilent ? ['.'] : what)].join(' '));
 }
 
 function quoted(pattern: string): string {
@@ -35,7 +52,7 @@ function quoted(pattern: string): string {
 }
 
 function shortValue(value: JsonValue | undefined): string {
-  return value === undefined ? '' : oneLine(toText(value)).slice(0, 60);
+  return value === undefined ? '' : squeeze(toText(value), VALUE_COLUMNS);
 }
 
 /** Returns the directive that a call runs as a child thread. */
@@ -50,7 +67,7 @@ export function directiveCall(
 }
 
 /** Formats a child as its directive and its inputs: `summarize docs/f01.txt`. */
-export function childLabel(directive: string, inputs: JsonObject): string {
+export function childLabel(directive: string, inputs: JsonObject): Shown {
   const values = Object.values(inputs).map(shortValue);
   return oneLine([directive.replace(/^rye\/core\//, ''), ...values].join(' '));
 }
@@ -156,6 +173,19 @@ export function failureReason(
   if (outcome === 'ok' || outcome === 'substituted') return undefined;
   if (outcome === 'aborted') return 'it may have had side effects';
   if (PLAIN_WORDS.has(words) || words.startsWith('exit ')) return undefined;
-  const shown = reason ?? text.replace(/^[a-z_]+: /, '').split('\n')[0] ?? '';
-  return shown === '' ? undefined : oneLine(shown);
+  const why = reason ?? text.replace(/^[a-z_]+: /, '').split('\n')[0] ?? '';
+  return why === '' ? undefined : shortReason(outcome, why);
+}
+
+const MORE = /^- and (\d+) more$/;
+
+/** Returns a reason on one line. Of wrong arguments, only the first problem: the list of them is for the model. */
+export function shortReason(outcome: ToolOutcome, reason: string): Shown {
+  if (outcome !== 'invalid') return oneLine(reason);
+  const problems = reason.split('\n').filter((line) => line.startsWith('- '));
+  const [first] = problems;
+  if (first === undefined) return oneLine(reason);
+  const unlisted = MORE.exec(problems.at(-1) ?? '')?.[1];
+  const others = problems.length - 1 + (unlisted === undefined ? 0 : Number(unlisted) - 1);
+  return shown`${oneLine(first.slice(2))}${others === 0 ? '' : shown` (and ${others} more)`}`;
 }

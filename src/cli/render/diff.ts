@@ -1,5 +1,6 @@
 import type { JsonObject, JsonValue } from '../../core/json.ts';
-import { type Colors, neutralize } from '../terminal-text.ts';
+import { type Colors } from '../terminal-text.ts';
+import { visible } from '../visible.ts';
 
 /** A line of a unified diff. */
 export interface DiffLine {
@@ -95,7 +96,7 @@ export function paintDiff(
   const rest = lines.length - shown.length;
   return [
     ...shown.map(({ sign, text }) => {
-      const line = `${sign} ${neutralize(text).replaceAll('\t', '    ')}`;
+      const line = `${sign} ${visible(text).replaceAll('\t', '    ')}`;
       if (sign === '+') return colors.green(line);
       return sign === '-' ? colors.red(line) : colors.dim(line);
     }),

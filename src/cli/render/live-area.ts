@@ -1,5 +1,6 @@
 import type { Sink } from '../io.ts';
 import { clipStyled, displayWidth, ESCAPE, withoutStyles } from '../terminal-text.ts';
+import { composed } from '../visible.ts';
 
 /** Place of the cursor in the lines of an area, from 0. */
 export interface CursorPlace {
@@ -66,9 +67,9 @@ export function createLiveArea(sink: Sink): LiveArea {
     const wantsHidden = place === undefined && shown.length > 0;
     const visibility = wantsHidden === isHidden ? '' : wantsHidden ? HIDE_CURSOR : SHOW_CURSOR;
     isHidden = wantsHidden;
-    const above = printed.map((line) => `${line}\n`).join('');
-    sink.write(
-      `${BEGIN}${erase(drawn, columns)}${above}${shown.join('\n')}${moveTo(shown, place)}${visibility}${END}`,
+    const above = composed(printed.map((line) => `${line}\n`).join(''));
+    sink.writeRaw(
+      `${BEGIN}${erase(drawn, columns)}${above}${composed(shown.join('\n'))}${moveTo(shown, place)}${visibility}${END}`,
     );
     drawn = { lines: shown, cursor: place, row, columns };
   };

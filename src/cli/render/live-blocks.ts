@@ -2,12 +2,14 @@ import type { EventPayloads } from '../../core/events.ts';
 import { type JsonObject, jsonEquals } from '../../core/json.ts';
 import { type ToolCallBlock, type ToolResultMessage, textOf } from '../../core/message.ts';
 import { formatSeconds, formatUsd } from '../../core/usage.ts';
-import { type Colors, neutralize, oneLine, wrapText } from '../terminal-text.ts';
+import { type Colors, neutralize, wrapText } from '../terminal-text.ts';
+import { oneLine, visible } from '../visible.ts';
 import {
   callLabel,
   childLabel,
   directiveCall,
   failureReason,
+  isReturn,
   outcomeWords,
   toolName,
 } from './call-line.ts';
@@ -21,6 +23,8 @@ export interface BlockStyle {
   /** Milliseconds of a monotonic clock. */
   readonly now: number;
   readonly isVerbose: boolean;
+  /** True while a call runs, for which the others may have to wait. */
+  readonly isBusy: boolean;
 }
 
 /** A part of the view. It is printed for good as soon as it and all parts before it are final. */
@@ -62,6 +66,40 @@ function inner({ colors, columns }: BlockStyle): { colors: Colors; columns: numb
 
 function indented(lines: readonly string[]): readonly string[] {
   return lines.map((line) => (line === '' ? '' : `${INDENT}${line}`));
+}
+
+/** A part whose reason the end of the run may repeat. It stays open until that is known, so that the reason is shown once. */
+export interface Held extends Block {
+  /** Makes it final. What `told`, the reason of the end, contains is not shown. */
+  release(told: string): void;
+}
+
+/** A line that is shown unless the reason of the end contains its text. */
+export class HeldLine implements Held {
+  readonly kind = 'line';
+  readonly #text: string;
+  readonly #line: string;
+  isDone = false;
+  #isTold = false;
+
+  constructor(text: string, line: string) {
+    this.#text = text;
+    this.#line = line;
+  }
+
+  release(told: string): void {
+    this.isDone = true;
+    // what a step of a shipped directive told is the end of the reason
+    this.#isTold = told.includes(this.#text) || (told !== '' && oneLine(this.#text).endsWith(told));
+  }
+
+  take(): readonly string[] {
+    return this.isDone && !this.#isTold ? [this.#line] : [];
+  }
+
+  rest(): readonly string[] {
+    return this.take();
+  }
 }
 
 /** Lines that are final from the start. */
@@ -112,7 +150,7 @@ export class ThoughtBlock implements Block {
   }
 
   #lines({ colors, columns }: BlockStyle): readonly string[] {
-    const text = neutralize(this.#text).replaceAll('\t', ' ').trim();
+    const text = visible(this.#text, { isProse: true }).replaceAll('\t', ' ').trim();
     return wrapText(text, columns - 6).map((line) => colors.dim(colors.italic(`    ${line}`)));
   }
 }
@@ -124,8 +162,8 @@ const VERBOSE_DIFF_LINES = 200;
 
 type Settled = EventPayloads['tool_settled'];
 
-const CALL_MARKS = { open: '○', waiting: '‖', good: '●', bad: '✗' } as const;
-const CHILD_MARKS = { open: '▸', waiting: '‖', good: '✓', bad: '✗' } as const;
+const MARKS = { queued: '○', open: '◐', waiting: '‖', good: '●', bad: '✗' } as const;
+const CHILD_MARKS = { ...MARKS, good: '✓' } as const;
 
 /** A child thread as its parent's view knows it. */
 interface Child {
@@ -137,11 +175,14 @@ interface Child {
 }
 
 /** A call of the model, or a child thread: one line, with the tail of its output while it runs. */
-export class CallBlock implements Block {
+export class CallBlock implements Held {
   readonly kind = 'call';
-  readonly #startedAt: number;
-  readonly #name: string;
+  #startedAt: number;
+  #name: string;
   readonly #input: JsonObject;
+  #isStarted = false;
+  #isHeld = false;
+  #told = '';
   #label: string;
   #tail = '';
   #settled: Settled | undefined;
@@ -176,7 +217,31 @@ export class CallBlock implements Block {
   }
 
   get isDone(): boolean {
-    return this.#hasEnded || (this.#settled !== undefined && this.#result !== undefined);
+    return (this.#hasEnded || this.#isAnswered) && !this.#isHeld;
+  }
+
+  get #isAnswered(): boolean {
+    return this.#settled !== undefined && this.#result !== undefined;
+  }
+
+  /** True from the start of the call to its end. */
+  get isRunning(): boolean {
+    return this.#isStarted && this.#settled === undefined && !this.#hasEnded;
+  }
+
+  /** The call of a tool begins: its ID is known, and its time counts from now. */
+  start(tool: string, now: number): void {
+    this.identify(tool);
+    if (!this.#isStarted) this.#startedAt = now;
+    this.#isStarted = true;
+    this.#isWaiting = false;
+  }
+
+  /** Replaces the wire name, which the model uses, by the ID of the tool. */
+  identify(tool: string): void {
+    if (isReturn(this.#name)) return;
+    this.#name = tool;
+    if (!this.child) this.#label = callLabel(tool, this.#input);
   }
 
   name(directive: string, inputs: JsonObject): void {
@@ -189,12 +254,19 @@ export class CallBlock implements Block {
 
   settle(settled: Settled, refusedBy: string | undefined): void {
     this.#settled = settled;
+    this.#isHeld = !this.#succeeded();
+    if (settled.outcome !== 'unknown') this.identify(settled.tool);
     this.#refusedBy = settled.outcome === 'blocked' ? refusedBy : undefined;
   }
 
-  /** A call that waits for the decision of a person; it starts afterwards, or is refused. */
-  wait(isWaiting: boolean): void {
-    this.#isWaiting = isWaiting;
+  release(told: string): void {
+    this.#isHeld = false;
+    this.#told = told;
+  }
+
+  /** The call waits for the decision of a person; it starts afterwards, or is refused. */
+  wait(): void {
+    this.#isWaiting = true;
   }
 
   answer(result: ToolResultMessage): void {
@@ -217,21 +289,28 @@ export class CallBlock implements Block {
   }
 
   take(style: BlockStyle): readonly string[] {
-    if (!this.isDone) return [];
+    if (!this.isDone || this.#isHidden) return [];
     return [this.#line(style), ...this.#details(style)];
   }
 
+  /** The outputs are shown at the end of the run; a return is only shown if it fails. */
+  get #isHidden(): boolean {
+    return isReturn(this.#name) && (this.#settled === undefined || this.#succeeded());
+  }
+
   rest(style: BlockStyle): readonly string[] {
-    if (this.isDone) return [this.#line(style), ...this.#details(style)];
+    if (this.#isHidden) return [];
+    if (this.isDone || this.#isAnswered) return [this.#line(style), ...this.#details(style)];
     if (this.#settled !== undefined) return [this.#line(style)];
     return [this.#line(style), ...this.#tailLines(style)];
   }
 
-  #words(): string {
+  #words({ isBusy }: BlockStyle): string {
     const { child } = this;
     if (child) return child.status ?? (this.#hasEnded ? 'running' : child.activity);
     if (this.#settled === undefined && this.#isWaiting) return 'waits for you';
-    if (this.#settled === undefined) return this.#hasEnded ? 'no result' : '';
+    if (this.#settled === undefined && this.#hasEnded) return 'no result';
+    if (this.#settled === undefined) return isBusy && !this.#isStarted ? 'queued' : '';
     return outcomeWords(this.#name, {
       outcome: this.#settled.outcome,
       code: this.#settled.code,
@@ -240,24 +319,24 @@ export class CallBlock implements Block {
     });
   }
 
-  #line({ colors, columns, now }: BlockStyle): string {
+  #line(style: BlockStyle): string {
+    const { colors, columns, now } = style;
     const state = this.#state();
     const seconds = this.#duration(now);
     const spend = this.child?.spend;
-    const marks = this.child ? CHILD_MARKS : CALL_MARKS;
+    const marks = this.child ? CHILD_MARKS : MARKS;
+    const isOver = state === 'good' || state === 'bad';
     const facts = [
-      ...((state !== 'open' && state !== 'waiting') || seconds >= 1
-        ? [formatSeconds(seconds)]
-        : []),
+      ...(isOver || (seconds >= 1 && state !== 'queued') ? [formatSeconds(seconds)] : []),
       ...(spend === undefined ? [] : [formatUsd(spend)]),
     ];
     const { cyan, yellow, green, red } = colors;
-    const paints = { open: cyan, waiting: yellow, good: green, bad: red };
+    const paints = { queued: colors.dim, open: cyan, waiting: yellow, good: green, bad: red };
     return layRow(
       {
         mark: marks[state],
         label: this.#label,
-        words: this.#words(),
+        words: this.#words(style),
         facts,
         paintMark: paints[state],
         paintWords: state === 'bad' ? colors.red : colors.dim,
@@ -267,11 +346,12 @@ export class CallBlock implements Block {
     );
   }
 
-  #state(): keyof typeof CALL_MARKS {
+  #state(): keyof typeof MARKS {
     const status = this.child?.status;
     if (status !== undefined) return status === 'completed' ? 'good' : 'bad';
     if (this.#settled === undefined && this.#isWaiting) return 'waiting';
-    if (this.#settled === undefined) return this.#hasEnded && !this.child ? 'bad' : 'open';
+    if (this.#settled === undefined && this.#hasEnded && !this.child) return 'bad';
+    if (this.#settled === undefined) return this.#isStarted || this.child ? 'open' : 'queued';
     return this.#succeeded() ? 'good' : 'bad';
   }
 
@@ -290,7 +370,7 @@ export class CallBlock implements Block {
   #details(style: BlockStyle): readonly string[] {
     const { colors, columns, isVerbose } = style;
     if (this.#settled === undefined || (this.child && this.#succeeded())) return [];
-    const words = this.#words();
+    const words = this.#words(style);
     if (this.#succeeded()) {
       const diff = callDiff(toolName(this.#name), this.#input, this.before);
       const lines = paintDiff(diff, isVerbose ? VERBOSE_DIFF_LINES : DIFF_LINES, colors);
@@ -300,10 +380,10 @@ export class CallBlock implements Block {
     const text = this.#result === undefined ? '' : textOf(this.#result.content);
     const { outcome, reason } = this.#settled;
     const why = failureReason(words, { outcome, reason, text });
-    if (why === undefined) return [];
-    return wrapText(namingHook(this.#refusedBy, why), Math.max(8, columns - 6)).map((line) =>
-      colors.red(`    ${line}`),
-    );
+    if (why === undefined || this.#told.includes(why)) return [];
+    const room = Math.max(8, columns - 6);
+    const lines = wrapText(namingHook(this.#refusedBy, why), room);
+    return lines.map((line) => colors.red(`    ${line}`));
   }
 
   #tailLines({ colors }: BlockStyle): readonly string[] {

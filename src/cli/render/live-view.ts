@@ -2,20 +2,26 @@ import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { type AssistantMessage, type Message, textOf, toolCallsOf } from '../../core/message.ts';
 import type { Io, Sink } from '../io.ts';
-import { type Colors, oneLine } from '../terminal-text.ts';
+import { type Colors, wrapText } from '../terminal-text.ts';
+import { oneLine } from '../visible.ts';
 import { toolName } from './call-line.ts';
+import { deliveredText } from './delivered.ts';
+import { echoLines } from './echo.ts';
 import { type CursorPlace, createLiveArea } from './live-area.ts';
 import {
   type Block,
   type BlockStyle,
   CallBlock,
   childBlock,
+  type Held,
+  HeldLine,
   lineBlock,
   TextBlock,
   ThoughtBlock,
 } from './live-blocks.ts';
 import { Meters } from './meters.ts';
-import { payloadOf, runLine } from './progress-line.ts';
+import { payloadOf, runLine, waitText } from './progress-line.ts';
+import { RetryWait } from './retry-wait.ts';
 import { detailOf, headerLine } from './run-lines.ts';
 import { paint } from './text.ts';
 
@@ -49,16 +55,21 @@ export interface LiveView {
   readonly event: (event: LogEvent | UnknownEvent) => void;
   /** Prints whole lines for good, above the unfinished ones. The caller neutralizes foreign text. */
   readonly print: (lines: readonly string[]) => void;
-  /** Ends a run: everything is printed for good, and the status line goes. The next event begins another run. */
-  readonly settle: () => void;
+  /**
+   * Ends a run: everything is printed for good, and the status line goes. The next event begins another run. `told` is the
+   * reason of the end that is printed next.
+   */
+  readonly settle: (told?: string) => void;
   readonly setFooter: (footer: Footer | undefined) => void;
   readonly redraw: () => void;
   /** Leaves the terminal to another program until the returned function is called. */
   readonly hold: () => () => void;
-  /** The text of the last complete message that is on the screen. */
-  readonly shownText: () => string;
-  /** Prints the rest for good, then restores the terminal. */
-  readonly close: () => void;
+  /** The part of the model's context that the last request took, such as `context 6%`; undefined before the first. */
+  readonly context: () => string | undefined;
+  /** True if the end of a result is the last message on the screen: the rest of it is an answer that it continues. */
+  readonly hasShown: (result: string) => boolean;
+  /** Settles, then restores the terminal. */
+  readonly close: (told?: string) => void;
 }
 
 const TICK_MS = 120;
@@ -86,6 +97,9 @@ class View implements LiveView {
   /** A message that is the answer unless another turn begins. */
   #held: string | undefined;
   #refusedBy: string | undefined;
+  readonly #retry = new RetryWait();
+  /** The last failure of a model call. */
+  #problem = '';
   #drawnAt = Number.NEGATIVE_INFINITY;
   #drawMs = 0;
 
@@ -112,10 +126,13 @@ class View implements LiveView {
     this.#area.print(lines);
   };
 
-  readonly settle = (): void => {
+  readonly settle = (told = ''): void => {
     this.#endMessage();
+    this.#release(told);
     for (const block of this.#blocks) if (block instanceof CallBlock) block.end(this.#now());
     this.#isRunning = false;
+    this.#retry.reset();
+    this.#lastKind = undefined;
     this.#held = undefined;
     this.#calls.clear();
     this.#children.clear();
@@ -134,11 +151,16 @@ class View implements LiveView {
 
   readonly hold = (): (() => void) => this.#area.hold();
 
-  readonly shownText = (): string => this.#shown;
+  readonly context = (): string | undefined => this.#meters.context();
 
-  readonly close = (): void => {
+  readonly hasShown = (result: string): boolean => {
+    const shown = this.#shown.trim();
+    return shown === '' ? result.trim() === '' : result.trim().endsWith(shown);
+  };
+
+  readonly close = (told?: string): void => {
     this.#stopTicking();
-    this.settle();
+    this.settle(told);
     this.#area.close();
   };
 
@@ -148,10 +170,14 @@ class View implements LiveView {
 
   get #style(): BlockStyle {
     const { sink, colors, isVerbose = false } = this.#options;
-    return { colors, columns: sink.columns, now: this.#now(), isVerbose };
+    const isBusy = this.#blocks.some((block) => block instanceof CallBlock && block.isRunning);
+    return { colors, columns: sink.columns, now: this.#now(), isVerbose, isBusy };
   }
 
   #own(event: LogEvent | UnknownEvent): void {
+    const isAnswer = payloadOf(event, 'message')?.message.role === 'assistant';
+    this.#noteRetry(event);
+    if (isAnswer || CONTINUES.has(event.event_type)) this.#release('');
     const text = payloadOf(event, 'token_delta')?.text;
     if (text !== undefined) {
       this.#speak(text);
@@ -167,6 +193,15 @@ class View implements LiveView {
     else this.#progress(event);
   }
 
+  /** A retry tells about the failure before it: by a countdown, and by one line once the waits are over. */
+  #noteRetry(event: LogEvent | UnknownEvent): void {
+    this.#problem = payloadOf(event, 'error_classified')?.message ?? this.#problem;
+    if (payloadOf(event, 'retry_scheduled')) this.#release(this.#problem);
+    const over = this.#retry.take(event, this.#now());
+    if (over === undefined) return;
+    this.#add(lineBlock([paint('warning', `  ! ${over}`, this.#options.colors)]));
+  }
+
   #progress(event: LogEvent | UnknownEvent): void {
     this.#callEvent(event);
     const hook = payloadOf(event, 'hook_fired');
@@ -180,19 +215,29 @@ class View implements LiveView {
     if (child) this.#startChild(child.child_thread_id, child.directive);
     const ended = payloadOf(event, 'child_thread_finished');
     if (ended) {
+      this.#meters.updateChild(ended.child_thread_id, ended.spend);
       this.#children.get(ended.child_thread_id)?.endChild(ended.status, ended.spend, this.#now());
     }
     if (payloadOf(event, 'turn_started')) this.#releaseHeld();
+    this.#delivered(event);
     if (SHOWN_BY_BLOCKS.has(event.event_type)) this.#header(event);
     else this.#line(event);
     if (this.#options.isVerbose === true) this.#details(event);
+  }
+
+  /** Shows a message of a person as soon as the thread has it. */
+  #delivered(event: LogEvent | UnknownEvent): void {
+    const text = deliveredText(event);
+    if (text === undefined) return;
+    this.#endMessage();
+    this.#add(lineBlock(['', ...echoLines(text, this.#style, 'delivered'), '']));
   }
 
   #callEvent(event: LogEvent | UnknownEvent): void {
     const started = payloadOf(event, 'tool_call_start');
     if (started) this.#startCall(started);
     const asked = payloadOf(event, 'approval_requested')?.request.call_id;
-    if (asked !== undefined) this.#calls.get(asked)?.wait(true);
+    if (asked !== undefined) this.#calls.get(asked)?.wait();
     const piece = payloadOf(event, 'tool_call_progress');
     if (piece) this.#calls.get(piece.call_id)?.progress(piece.text);
   }
@@ -209,20 +254,24 @@ class View implements LiveView {
   }
 
   #line(event: LogEvent | UnknownEvent): void {
-    // the end of the run tells about the limit
-    const isTold = event.event_type === 'limit_reached' && this.#options.isVerbose !== true;
+    const isTold = TOLD_OTHERWISE.has(event.event_type) && this.#options.isVerbose !== true;
     const line = isTold ? undefined : runLine(event);
     if (line === undefined) return;
     this.#endMessage();
     const mark = line.tone === 'plain' ? '·' : '!';
-    this.#add(lineBlock([paint(line.tone, `  ${mark} ${line.text}`, this.#options.colors)]));
+    const text = paint(line.tone, `  ${mark} ${line.text}`, this.#options.colors);
+    const problem = payloadOf(event, 'error_classified')?.message;
+    this.#add(problem === undefined ? lineBlock([text]) : new HeldLine(problem, text));
   }
 
   #details(event: LogEvent | UnknownEvent): void {
     const text = detailOf(event);
     if (text === undefined) return;
     this.#endMessage();
-    this.#add(lineBlock([this.#options.colors.dim(`  · ${oneLine(text)}`)]));
+    const { colors, sink } = this.#options;
+    const [first = '', ...rest] = wrapText(oneLine(text), Math.max(8, sink.columns - 5));
+    const lines = [`  · ${first}`, ...rest.map((line) => `    ${line}`)];
+    this.#add(lineBlock(lines.map((line) => colors.dim(line))));
   }
 
   #speak(text: string): void {
@@ -256,6 +305,11 @@ class View implements LiveView {
     for (const block of this.#blocks) if (block instanceof ThoughtBlock) block.end(this.#now());
   }
 
+  /** Makes final what waited for the end of the run. */
+  #release(told: string): void {
+    for (const block of this.#blocks) if (isHeld(block)) block.release(told);
+  }
+
   /** Ends the text that has arrived in pieces. */
   #endMessage(): void {
     this.#endThought();
@@ -277,7 +331,7 @@ class View implements LiveView {
       else this.#whole(text);
     } else if (text.startsWith(this.#streamed)) this.#whole(text.slice(this.#streamed.length));
     this.#endMessage();
-    if (this.#held === undefined) this.#shown = text;
+    if (this.#held === undefined && text.trim() !== '') this.#shown = text;
     for (const call of calls) {
       const block = new CallBlock(call, this.#now());
       this.#calls.set(call.call_id, block);
@@ -305,7 +359,7 @@ class View implements LiveView {
       this.#calls.set(id, block);
       this.#add(block);
     }
-    block.wait(false);
+    block.start(tool, this.#now());
     const { path } = input;
     if (toolName(tool) === 'write' && typeof path === 'string') {
       block.before = this.#options.readFile?.(path);
@@ -325,6 +379,8 @@ class View implements LiveView {
 
   #childEvent(event: UnknownEvent): void {
     const own = { ...event, event_type: event.event_type.slice('child.'.length) };
+    const cost = payloadOf(own, 'cost');
+    if (cost) this.#meters.updateChild(event.thread_id, cost.total.spend);
     const started = payloadOf(own, 'thread_started');
     if (started) this.#nameChild(event.thread_id, started.directive, started.inputs);
     const child = this.#children.get(event.thread_id)?.child;
@@ -333,6 +389,9 @@ class View implements LiveView {
     if (turn !== undefined) child.activity = `turn ${turn}`;
     const call = payloadOf(own, 'tool_call_start');
     if (call) child.activity = toolName(call.tool);
+    const wait = payloadOf(own, 'retry_scheduled');
+    if (wait) child.activity = waitText(wait, wait.delay_ms);
+    else if (own.event_type === 'request_started') child.activity = 'asking again';
   }
 
   /** Children of one directive that start together belong to the calls with their inputs. */
@@ -371,11 +430,16 @@ class View implements LiveView {
     else if (this.#now() - this.#drawnAt >= Math.max(MIN_DRAW_MS, 4 * this.#drawMs)) this.#draw();
   }
 
+  #status(now: number, colors: Colors): string {
+    const wait = this.#retry.line(now);
+    return wait === undefined ? colors.dim(this.#meters.line(now)) : colors.yellow(wait);
+  }
+
   #draw(printed: readonly string[] = []): void {
     const start = this.#now();
     const style = this.#style;
     const live = this.#blocks.flatMap((block) => block.rest(style));
-    const status = this.#isRunning ? [style.colors.dim(this.#meters.line(start))] : [];
+    const status = this.#isRunning ? [this.#status(start, style.colors)] : [];
     const { lines = [], cursor } = this.#footer ?? {};
     const above = [...live, ...(status.length > 0 ? [''] : []), ...status];
     const place = cursor && { row: cursor.row + above.length, column: cursor.column };
@@ -384,6 +448,21 @@ class View implements LiveView {
     this.#drawMs = this.#now() - start;
   }
 }
+
+function isHeld(block: Block): block is Held {
+  return 'release' in block;
+}
+
+/** Events after which the run continues, so that what went wrong before them is not its end. */
+const CONTINUES: ReadonlySet<string> = new Set([
+  'token_delta',
+  'thinking_delta',
+  'tool_call_start',
+  'model_change',
+]);
+
+/** Events that the end of the run or the countdown reports. */
+const TOLD_OTHERWISE: ReadonlySet<string> = new Set(['limit_reached', 'retry_scheduled']);
 
 const REFUSALS: ReadonlySet<string> = new Set(['fail', 'abort', 'suspend']);
 

@@ -3,10 +3,13 @@ import path from 'node:path';
 import type { ThreadResult } from '../../core/thread.ts';
 import { createApprovalDialog } from '../approval/approval-dialog.ts';
 import type { Io, Sink } from '../io.ts';
-import type { Colors } from '../terminal-text.ts';
+import { printLines } from '../output.ts';
+import { type Colors } from '../terminal-text.ts';
+import { composed, oneLine, shown } from '../visible.ts';
 import { createLiveView } from './live-view.ts';
 import { renderMarkdown } from './markdown.ts';
 import { outcomeLines } from './outcome.ts';
+import { outputLines } from './outputs.ts';
 import { printFailure, printResult, type Renderer } from './text.ts';
 
 export interface LiveOptions {
@@ -36,20 +39,23 @@ export function createLiveRenderer(io: Io, options: LiveOptions): Renderer {
     readFile: (file) => readSmallFile(folder, file),
   });
   const dialog = io.stdinIsTty ? createApprovalDialog({ io, view, sink, colors }) : undefined;
-  const close = (): void => {
+  const close = (told?: string): void => {
     dialog?.close();
-    view.close();
+    view.close(told);
   };
   const finish = (result: ThreadResult): void => {
-    close();
-    const isShown = ownsStdout && view.shownText().trim() === result.result.trim();
-    if (result.outputs !== undefined || !ownsStdout) printResult(result, io);
-    else if (!isShown) printMarkdown(result.result, sink, colors);
-    if (!result.success || hasFrame || isVerbose) sink.write('\n');
+    close(oneLine(result.error?.message ?? ''));
+    if (!ownsStdout) printResult(result, io);
+    else if (result.outputs) printLines(io, ['', ...outputLines(result.outputs, sink)]);
+    // that of a failure is the model's last text, which was shown when it came
+    else if (result.success && !view.hasShown(result.result)) {
+      printMarkdown(result.result, sink, colors);
+    }
+    if (!result.success || hasFrame || isVerbose) sink.write(shown`\n`);
     printFailure(result, io);
     if (hasFrame || isVerbose || !result.success) {
       const lines = outcomeLines(result, { colors, columns: sink.columns });
-      sink.write(lines.map((line) => `${line}\n`).join(''));
+      sink.write(composed(lines.map((line) => `${line}\n`).join('')));
     }
   };
   if (!dialog) return { event: view.event, finish, close };
@@ -62,7 +68,7 @@ export function createLiveRenderer(io: Io, options: LiveOptions): Renderer {
 
 function printMarkdown(text: string, sink: Sink, colors: Colors): void {
   const lines = renderMarkdown(text, { colors, columns: sink.columns - 1 });
-  sink.write(lines.map((line) => `${line}\n`).join(''));
+  sink.write(composed(lines.map((line) => `${line}\n`).join('')));
 }
 
 const MAX_BYTES = 256 * 1024;

@@ -4,7 +4,8 @@ import { type JsonObject, toText } from '../../core/json.ts';
 import { textOf } from '../../core/message.ts';
 import { formatCost, formatSeconds, formatUsd } from '../../core/usage.ts';
 import type { Io } from '../io.ts';
-import { neutralize, oneLine, truncate } from '../terminal-text.ts';
+import { squeeze } from '../terminal-text.ts';
+import { oneLine, shown, visible } from '../visible.ts';
 import { payloadOf, progressLine } from './progress-line.ts';
 
 const RESULT_COLUMNS = 200;
@@ -16,10 +17,14 @@ export function formatLogEvent(event: LogEvent | UnknownEvent): readonly string[
   const head = `${event.timestamp} ${String(event.seq).padStart(5)} ${oneLine(event.event_type)}`;
   const message = payloadOf(event, 'message')?.message;
   if (message !== undefined) {
-    const text = neutralize(textOf(message.content)).trimEnd();
-    const shown = message.role === 'tool_result' ? truncate(oneLine(text), RESULT_COLUMNS) : text;
-    const body = shown === '' ? [] : shown.split('\n').map((line) => `  ${line}`);
-    return [`${head} ${message.role}`, ...body];
+    const text = visible(textOf(message.content)).trimEnd();
+    const drawn =
+      message.role === 'tool_result'
+        ? squeeze(text.replaceAll('\n', '\u240a'), RESULT_COLUMNS)
+        : text;
+    const body = drawn === '' ? [] : drawn.split('\n').map((line) => `  ${line}`);
+    const isCut = message.role === 'assistant' && message.stop_reason === 'aborted';
+    return [`${head} ${message.role}${isCut ? ' (interrupted)' : ''}`, ...body];
   }
   const account = logAccount(event);
   return [account === undefined ? head : `${head} ${account}`];
@@ -40,6 +45,7 @@ const ACCOUNTS: { readonly [T in EventType]?: Account<T> } = {
   turn_started: ({ turn }) => `turn ${turn}`,
   request_started: ({ purpose, request: { provider, model } }) =>
     `${purpose} with ${provider}/${model}`,
+  answer_started: ({ turn }) => `turn ${turn}`,
   system_prompt: ({ text, tools }) => `${text.length} characters, ${tools.length} tools`,
   context_injected: ({ position, blocks }) =>
     `${position}: ${blocks.length === 0 ? 'nothing' : blocks.map(({ id }) => id).join(', ')}`,
@@ -47,6 +53,10 @@ const ACCOUNTS: { readonly [T in EventType]?: Account<T> } = {
     `${id} on ${event}: ${outcome} ${formatSeconds(duration_ms / 1000)}${error === undefined ? '' : `, ${error}`}`,
   file_change: ({ path, before }) => `${before === null ? 'creates' : 'changes'} ${path}`,
   files_restored: ({ files }) => files.map(({ path }) => path).join(', '),
+  approval_requested: ({ request: { id, tool }, input }) =>
+    `${id} ${tool} ${JSON.stringify(input)}`,
+  approval_decided: ({ approval_id: id, outcome, reason }) =>
+    `${id} ${outcome}${reason === undefined ? '' : `: ${reason}`}`,
   tool_call_progress: ({ text }) => text,
   mcp_server_started: (start) =>
     `${start.server} ${'error' in start ? start.error : `with ${start.tools} tools`} ${formatSeconds(start.duration_ms / 1000)}`,
@@ -80,8 +90,11 @@ export function logAccount(event: LogEvent | UnknownEvent): string | undefined {
   const account = Object.hasOwn(accounts, event.event_type)
     ? accounts[event.event_type]
     : undefined;
-  const text = account?.(event.payload as never) ?? progressLine(event)?.text;
-  return text === undefined ? undefined : truncate(oneLine(text), COLUMNS);
+  const told = account?.(event.payload as never);
+  const text = told === undefined ? progressLine(event)?.text : oneLine(told);
+  // a note may be a warning, and each word of it counts
+  if (text === undefined || event.event_type === 'note') return text;
+  return squeeze(text, COLUMNS);
 }
 
 function members(payload: JsonObject): string {
@@ -94,7 +107,7 @@ function members(payload: JsonObject): string {
 /** Warns on stderr about a log that fails verification, also with --quiet. */
 export function warnUnverified({ error }: LogMark, io: Io): void {
   if (error === undefined) return;
-  io.stderr.write(`rye: warning: ${oneLine(error.message)} [${error.code}]\n`);
+  io.stderr.write(shown`rye: warning: ${oneLine(error.message)} [${error.code}]\n`);
 }
 
 /** Returns the members of a JSON document that report if the log is verified. */

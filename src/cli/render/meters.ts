@@ -3,10 +3,13 @@ import type { JsonObject } from '../../core/json.ts';
 import {
   type Cost,
   formatSeconds,
+  formatSpend,
   formatTokens,
   formatUsd,
   NO_COST,
+  toMicroUsd,
   totalTokens,
+  toUsd,
 } from '../../core/usage.ts';
 import { payloadOf } from './progress-line.ts';
 
@@ -18,6 +21,8 @@ const CENT = 0.01;
 export class Meters {
   #turn = 0;
   #cost: Cost = NO_COST;
+  /** USD of each child, as far as it is known; a limit covers them too. */
+  readonly #children = new Map<string, number>();
   #limits: JsonObject = {};
   #context: { readonly used: number; readonly window: number } | undefined;
   #startedAt: number;
@@ -48,9 +53,26 @@ export class Meters {
     }
   }
 
+  /** Takes the cost of a child in this process, or of one that has ended elsewhere. */
+  updateChild(threadId: string, spend: number): void {
+    this.#children.set(threadId, spend);
+  }
+
+  #spend(): number {
+    const children = [...this.#children.values()].map(toMicroUsd);
+    return toUsd(children.reduce((sum, one) => sum + one, toMicroUsd(this.#cost.spend)));
+  }
+
   #count(turn: number): void {
     this.#turn = turn;
     this.#earlier ??= turn - 1;
+  }
+
+  /** Formats `context 6%`; undefined before the first request. */
+  context(): string | undefined {
+    if (!this.#context) return undefined;
+    const { used, window } = this.#context;
+    return `context ${Math.ceil((100 * used) / window)}%`;
   }
 
   /** Formats `⠙ turn 2 of 100 · 12.3k tokens · context 6% · $0.02 of $0.50 · 14s`. */
@@ -58,14 +80,13 @@ export class Meters {
     const elapsed = Math.max(0, Math.floor((now - this.#startedAt) / 1000));
     const spinner = SPINNER[Math.floor(now / FRAME_MS) % SPINNER.length] ?? '';
     const { turns, spend } = this.#limits;
-    const context = this.#context;
-    const share = context && Math.ceil((100 * context.used) / context.window);
+    const context = this.context();
     const earlier = this.#earlier ?? this.#turn;
     const parts = [
       `turn ${this.#turn - earlier}${ofLimit(turns, (limit) => String(limit - earlier))}`,
-      `${shortUsd(this.#cost.spend)}${ofLimit(spend, shortUsd)}`,
+      `${formatSpend({ ...this.#cost, spend: this.#spend() }, shortUsd)}${ofLimit(spend, shortUsd)}`,
       elapsed < 60 ? `${elapsed}s` : formatSeconds(elapsed),
-      ...(share === undefined ? [] : [`context ${share}%`]),
+      ...(context === undefined ? [] : [context]),
       `${formatTokens(totalTokens(this.#cost))} tokens`,
     ];
     return `${spinner} ${parts.join(' · ')}`;

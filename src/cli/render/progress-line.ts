@@ -3,7 +3,9 @@ import type { EventPayloads, EventType, LogEvent, UnknownEvent } from '../../cor
 import { type JsonObject, toText } from '../../core/json.ts';
 import { toolCallsOf } from '../../core/message.ts';
 import { formatSeconds, formatUsd } from '../../core/usage.ts';
-import { oneLine, truncate } from '../terminal-text.ts';
+import { squeeze } from '../terminal-text.ts';
+import { composed, oneLine, type Shown, shown } from '../visible.ts';
+import { isReturn, shortReason } from './call-line.ts';
 
 const INPUT_COLUMNS = 70;
 
@@ -12,53 +14,71 @@ export type Tone = 'plain' | 'good' | 'warning' | 'bad';
 
 export interface ProgressLine {
   readonly tone: Tone;
-  readonly text: string;
+  /** On one line. */
+  readonly text: Shown;
 }
 
 type Format<T extends EventType> = (payload: EventPayloads[T]) => ProgressLine | undefined;
 
 /** Formats the events that a person who watches a run needs; the others have no line. */
 const FORMATS: { readonly [T in EventType]?: Format<T> } = {
-  thread_started: ({ directive, provider, model }) => plain(`${directive} on ${provider}/${model}`),
-  tool_call_start: ({ tool, input }) => plain(`→ ${tool} ${summarize(input)}`),
+  thread_started: ({ directive, provider, model }) =>
+    plain(shown`${oneLine(directive)} on ${oneLine(provider)}/${oneLine(model)}`),
+  tool_call_start: ({ tool, input }) => plain(shown`→ ${oneLine(tool)} ${summarize(input)}`),
   tool_settled: ({ tool, outcome, duration_ms, reason }) => {
     const took = formatSeconds(duration_ms / 1000);
-    if (outcome === 'ok') return { tone: 'good', text: `✓ ${tool} ${took}` };
+    if (outcome === 'ok') return { tone: 'good', text: shown`✓ ${oneLine(tool)} ${oneLine(took)}` };
     if (outcome === 'aborted' && duration_ms > 0) {
-      return { tone: 'bad', text: `✗ ${tool} cancelled after ${took} (may have had side effects)` };
+      return {
+        tone: 'bad',
+        text: shown`✗ ${oneLine(tool)} cancelled after ${oneLine(took)} (may have had side effects)`,
+      };
     }
-    const why = reason === undefined ? '' : `: ${reason}`;
-    return { tone: 'bad', text: `✗ ${tool} ${outcome} ${took}${why}` };
+    const why = reason === undefined ? '' : shown`: ${shortReason(outcome, reason)}`;
+    return {
+      tone: 'bad',
+      text: shown`✗ ${oneLine(tool)} ${oneLine(outcome)} ${oneLine(took)}${why}`,
+    };
   },
   limit_reached: ({ code, current, max, needed, left }) => ({
     tone: 'warning',
     text:
       needed === undefined || left === undefined
-        ? `limit reached: ${code} (${current} of ${max})`
-        : `limit reached: ${code} (the next call could cost ${formatUsd(needed)}, ${formatUsd(left)} left)`,
+        ? shown`limit reached: ${oneLine(code)} (${current} of ${max})`
+        : shown`limit reached: ${oneLine(code)} (the next call could cost ${oneLine(formatUsd(needed))}, ${oneLine(formatUsd(left))} left)`,
   }),
-  error_classified: ({ category, message }) => ({ tone: 'bad', text: `${category}: ${message}` }),
+  error_classified: ({ category, message }) => ({
+    tone: 'bad',
+    text: shown`${oneLine(category)}: ${oneLine(message)}`,
+  }),
   model_change: ({ provider, model }) => ({
     tone: 'warning',
-    text: `continuing with ${provider}/${model}`,
+    text: shown`continuing with ${oneLine(provider)}/${oneLine(model)}`,
   }),
-  retry_scheduled: ({ attempt, delay_ms }) => ({
-    tone: 'warning',
-    text: `retry ${attempt} in ${formatSeconds(delay_ms / 1000)}`,
-  }),
+  retry_scheduled: (wait) => ({ tone: 'warning', text: waitText(wait, wait.delay_ms) }),
   child_thread_started: ({ child_thread_id, label }) =>
-    plain(`↳ started ${child_thread_id}${label === undefined ? '' : ` (${label})`}`),
+    plain(
+      shown`↳ started ${oneLine(child_thread_id)}${label === undefined ? '' : shown` (${oneLine(label)})`}`,
+    ),
   child_thread_finished: ({ child_thread_id, status, spend }) => ({
     tone: status === 'completed' ? 'good' : 'bad',
-    text: `↳ ${status} ${child_thread_id} ${formatUsd(spend)}`,
+    text: shown`↳ ${oneLine(status)} ${oneLine(child_thread_id)} ${oneLine(formatUsd(spend))}`,
   }),
-  compaction: ({ tokens_before }) => plain(`compacted the context of ${tokens_before} tokens`),
+  compaction: ({ tokens_before }) => plain(shown`compacted the context of ${tokens_before} tokens`),
   rule_injection: ({ rules }) => ({
     tone: 'warning',
-    text: `interrupted by ${rules.map(({ name }) => name).join(', ')}`,
+    text: shown`interrupted by ${oneLine(rules.map(({ name }) => name).join(', '))}`,
   }),
-  note: ({ text }) => plain(text),
+  note: ({ text }) => plain(oneLine(text)),
 };
+
+/** Formats `overloaded, retry 3 in 12 s`. */
+export function waitText(
+  { attempt, reason = 'failed' }: EventPayloads['retry_scheduled'],
+  leftMs: number,
+): Shown {
+  return shown`${oneLine(reason)}, retry ${attempt} in ${Math.max(0, Math.ceil(leftMs / 1000))} s`;
+}
 
 /** Formats an event as one line; undefined for events that only programs need. */
 export function progressLine(event: LogEvent | UnknownEvent): ProgressLine | undefined {
@@ -67,8 +87,7 @@ export function progressLine(event: LogEvent | UnknownEvent): ProgressLine | und
   > = FORMATS;
   const { event_type: type } = event;
   const format = Object.hasOwn(formats, type) ? formats[type] : undefined;
-  const line = format?.(event.payload as never);
-  return line && { tone: line.tone, text: oneLine(line.text) };
+  return format?.(event.payload as never);
 }
 
 /**
@@ -76,17 +95,17 @@ export function progressLine(event: LogEvent | UnknownEvent): ProgressLine | und
  * at once, a reader has to know which one failed.
  */
 export function runLines(): (event: LogEvent | UnknownEvent) => ProgressLine | undefined {
-  const inputs = new Map<string, string>();
+  const inputs = new Map<string, Shown>();
   return (event) => {
     for (const { call_id: id, input } of callsOf(event)) inputs.set(id, summarize(input));
     const line = runLine(event);
     const settled = payloadOf(event, 'tool_settled');
     if (line === undefined || settled === undefined) return line;
-    const input = inputs.get(settled.call_id) ?? '';
+    const input = inputs.get(settled.call_id) ?? oneLine('');
     inputs.delete(settled.call_id);
-    const mark = `${line.text.slice(0, 2)}${oneLine(settled.tool)}`;
+    const mark = composed(`${line.text.slice(0, 2)}${oneLine(settled.tool)}`);
     if (input === '' || !line.text.startsWith(mark)) return line;
-    return { tone: line.tone, text: `${mark} ${input}${line.text.slice(mark.length)}` };
+    return { tone: line.tone, text: composed(`${mark} ${input}${line.text.slice(mark.length)}`) };
   };
 }
 
@@ -100,21 +119,24 @@ function callsOf(
   return message?.role === 'assistant' ? toolCallsOf(message) : [];
 }
 
-/** Formats an event of a running thread; undefined if stderr has already shown it as a notice. */
+/** Formats an event of a running thread; undefined if stderr has already shown it as a notice, or shows it at the end. */
 export function runLine(event: LogEvent | UnknownEvent): ProgressLine | undefined {
+  const settled = payloadOf(event, 'tool_settled');
+  // the outputs themselves follow
+  if (settled?.outcome === 'ok' && isReturn(settled.tool)) return undefined;
   const note = payloadOf(event, 'note')?.text ?? '';
   return isSecurityWarning(note.replace(/^warning: /, '')) ? undefined : progressLine(event);
 }
 
-function plain(text: string): ProgressLine {
+function plain(text: Shown): ProgressLine {
   return { tone: 'plain', text };
 }
 
-function summarize(input: JsonObject): string {
+function summarize(input: JsonObject): Shown {
   const values = Object.entries(input).map(([name, value]) =>
-    value === undefined ? '' : `${name}=${oneLine(toText(value))}`,
+    value === undefined ? '' : `${name}=${toText(value)}`,
   );
-  return truncate(values.join(' '), INPUT_COLUMNS);
+  return composed(squeeze(oneLine(values.join(' ')), INPUT_COLUMNS));
 }
 
 /** Returns the payload of an event if it has this type. */

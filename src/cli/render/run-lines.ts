@@ -1,7 +1,9 @@
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { formatCost } from '../../core/usage.ts';
-import { type Colors, oneLine } from '../terminal-text.ts';
+import { count } from '../output.ts';
+import { type Colors } from '../terminal-text.ts';
+import { oneLine } from '../visible.ts';
 import { shortModel, shortUsd } from './meters.ts';
 import { payloadOf } from './progress-line.ts';
 
@@ -39,7 +41,7 @@ export function detailOf(event: LogEvent | UnknownEvent): string | undefined {
 
 function limitText({ turns, spend }: JsonObject): readonly string[] {
   const parts = [
-    ...(typeof turns === 'number' ? [`${turns} turns`] : []),
+    ...(typeof turns === 'number' ? [count(turns, 'turn')] : []),
     ...(typeof spend === 'number' ? [shortUsd(spend)] : []),
   ];
   return parts.length === 0 ? [] : [`limit ${parts.join(', ')}`];

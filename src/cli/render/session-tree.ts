@@ -1,7 +1,8 @@
 import { shortKind, type TreeRow, type TreeView } from '../../app/api/trees.ts';
 import { timeOf } from '../../core/original.ts';
 import type { Sink } from '../io.ts';
-import { type Colors, oneLine, truncate } from '../terminal-text.ts';
+import { type Colors, truncate } from '../terminal-text.ts';
+import { oneLine } from '../visible.ts';
 
 const ID_CHARS = 8;
 

@@ -1,4 +1,5 @@
-import { type Colors, displayWidth, neutralize, wrapText } from '../terminal-text.ts';
+import { type Colors, displayWidth, wrapText } from '../terminal-text.ts';
+import { visible } from '../visible.ts';
 
 /** Adds the color of a text. */
 export type Paint = (text: string) => string;
@@ -13,7 +14,7 @@ export const PLAIN: Paint = (text) => text;
 
 /** Wraps spans as one text and paints each line. Removes what a terminal would obey first. */
 export function wrapSpans(spans: readonly Span[], columns: number): readonly string[] {
-  const clean = spans.map(({ text, paint }) => ({ text: neutralize(text), paint }));
+  const clean = spans.map(({ text, paint }) => ({ text: visible(text), paint }));
   const whole = clean.map(({ text }) => text).join('');
   let at = 0;
   return wrapText(whole, columns).map((line) => {
@@ -38,7 +39,7 @@ function cut(spans: readonly Span[], start: number, end: number): string {
 /** Returns the widest line of spans that are not wrapped. */
 export function spansWidth(spans: readonly Span[]): number {
   const lines = spans
-    .map(({ text }) => neutralize(text))
+    .map(({ text }) => visible(text))
     .join('')
     .split('\n');
   return Math.max(...lines.map(displayWidth));

@@ -1,5 +1,5 @@
 import type { CostedThread } from '../../core/thread.ts';
-import { type Colors, oneLine } from '../terminal-text.ts';
+import { type Colors } from '../terminal-text.ts';
 import type { Paint } from './spans.ts';
 
 /** The members of a thread that its state for people depends on. */
@@ -37,13 +37,14 @@ export function stateMark(
   }
 }
 
-/** Returns what a thread works on: its label without the name of the directive, which a label of inputs begins with. */
+/** Returns what a thread works on: its label, of a child without the name of the directive, which its inputs come after. */
 export function workOf({
   label = '',
   directive,
-}: Pick<CostedThread, 'label' | 'directive'>): string {
+  parent_id: parent,
+}: Pick<CostedThread, 'label' | 'directive'> & Partial<Pick<CostedThread, 'parent_id'>>): string {
   const name = directive.split('/').at(-1) ?? '';
-  const work =
-    label === name ? '' : label.startsWith(`${name} `) ? label.slice(name.length) : label;
-  return oneLine(work);
+  if (label === name) return '';
+  const isOfInputs = parent !== null && label.startsWith(`${name} `);
+  return (isOfInputs ? label.slice(name.length) : label).trim();
 }

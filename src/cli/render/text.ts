@@ -4,28 +4,32 @@ import type { ThreadResult } from '../../core/thread.ts';
 import { formatCost } from '../../core/usage.ts';
 import { failureText } from '../failure.ts';
 import type { Io } from '../io.ts';
-import { printDocument, printJson, printLine, resultText } from '../output.ts';
+import { printDocument, printJson, resultText } from '../output.ts';
 import { ResultCollector } from '../result-document.ts';
-import { type Colors, neutralize } from '../terminal-text.ts';
+import { type Colors } from '../terminal-text.ts';
+import { composed, jsonText, oneLine, shown, visible } from '../visible.ts';
 import { withWarnings } from '../warnings.ts';
+import { shortReason } from './call-line.ts';
+import { deliveredText } from './delivered.ts';
 import { nextLine } from './outcome.ts';
-import { runLines, type Tone } from './progress-line.ts';
+import { type ProgressLine, payloadOf, runLines, type Tone } from './progress-line.ts';
 
 /** Renders text for a log file or a pipe: short progress lines on stderr, the final result on stdout. */
 export function createTextRenderer(io: Io, colors: Colors, isQuiet: boolean): Renderer {
-  const lineOf = runLines();
+  const progress = createProgress(io, colors);
   return {
     event: (event) => {
-      const line = isQuiet ? undefined : lineOf(event);
-      if (line !== undefined) io.stderr.write(`${paint(line.tone, line.text, colors)}\n`);
+      if (!isQuiet) progress.event(event);
     },
     finish: (result) => {
+      progress.end(result);
       printResult(result, io);
-      if (!isQuiet) io.stderr.write(`${paintOutcome(result, colors)}\n`);
+      if (!isQuiet) io.stderr.write(composed(`${paintOutcome(result, colors)}\n`));
       printFailure(result, io);
-      if (!isQuiet) io.stderr.write(`${nextLine(result)}\n`);
+      const next = nextLine(result);
+      if (!isQuiet && next !== undefined) io.stderr.write(shown`${oneLine(next)}\n`);
     },
-    close: () => {},
+    close: () => progress.end(),
   };
 }
 
@@ -35,20 +39,85 @@ export function createAnswerRenderer(
   colors: Colors,
   { hasProgress, hasCost }: { readonly hasProgress: boolean; readonly hasCost: boolean },
 ): Renderer {
-  const lineOf = runLines();
+  const progress = createProgress(io, colors);
   return {
     event: (event) => {
-      const line = hasProgress ? lineOf(event) : undefined;
-      if (line !== undefined) io.stderr.write(`${paint(line.tone, line.text, colors)}\n`);
+      if (hasProgress) progress.event(event);
     },
     finish: (result) => {
+      progress.end(result);
       if (result.success && result.outputs !== undefined) printJson(io, result.outputs);
       else if (result.success) printResult(result, io);
-      if (hasCost) io.stderr.write(`${paintOutcome(result, colors)}\n`);
+      if (hasCost) io.stderr.write(composed(`${paintOutcome(result, colors)}\n`));
       printFailure(result, io);
     },
-    close: () => {},
+    close: () => progress.end(),
   };
+}
+
+/**
+ * Prints progress lines on stderr. What went wrong is kept until the next line, because the end of the run may report it
+ * too: then it is printed once.
+ */
+function createProgress(
+  io: Io,
+  colors: Colors,
+): { readonly event: Renderer['event']; readonly end: (result?: ThreadResult) => void } {
+  const lineOf = runLines();
+  let held: Held[] = [];
+  const print = ({ tone, text }: ProgressLine): void => {
+    io.stderr.write(composed(`${paint(tone, text, colors)}\n`));
+  };
+  return {
+    event: (event) => {
+      const delivered = deliveredText(event);
+      const line: ProgressLine | undefined =
+        delivered === undefined
+          ? lineOf(event)
+          : { tone: 'plain', text: shown`› ${oneLine(delivered)} (delivered)` };
+      if (line === undefined) return;
+      // the line of a wait names the reason
+      if (payloadOf(event, 'retry_scheduled')) held = held.filter(({ isOfModel }) => !isOfModel);
+      const reason = reasonOf(event);
+      if (reason !== undefined) {
+        held.push({ line, reason, isOfModel: event.event_type === 'error_classified' });
+        return;
+      }
+      for (const one of held) print(one.line);
+      held = [];
+      print(line);
+    },
+    end: (result) => {
+      const told = oneLine(result?.error?.message ?? '');
+      for (const { line, reason } of held) {
+        const isTold = told.includes(reason) || (told !== '' && reason.endsWith(told));
+        const rest = isTold ? withoutReason(line.text, reason) : line.text;
+        if (rest !== '') print({ ...line, text: composed(rest) });
+      }
+      held = [];
+    },
+  };
+}
+
+interface Held {
+  readonly line: ProgressLine;
+  readonly reason: string;
+  /** True for a failed call of the model. */
+  readonly isOfModel: boolean;
+}
+
+/** Returns the sentence of a failure that the end of the run may repeat. */
+function reasonOf(event: LogEvent | UnknownEvent): string | undefined {
+  const problem = payloadOf(event, 'error_classified')?.message;
+  if (problem !== undefined) return oneLine(problem);
+  const settled = payloadOf(event, 'tool_settled');
+  return settled?.reason && shortReason(settled.outcome, settled.reason);
+}
+
+/** Returns the rest of a line before its reason; nothing of `permanent: REASON`. */
+function withoutReason(line: string, reason: string): string {
+  const rest = line.slice(0, line.length - reason.length - ': '.length);
+  return line.endsWith(`: ${reason}`) && rest.includes(' ') ? rest : '';
 }
 
 export function paint(tone: Tone, text: string, colors: Colors): string {
@@ -61,12 +130,13 @@ export function paint(tone: Tone, text: string, colors: Colors): string {
   return painters[tone](text);
 }
 
-/** Prints the final result on stdout, neutralized if it is a terminal. */
+/** Prints the final result on stdout: drawn on a terminal, as it is in a pipe. */
 export function printResult(result: ThreadResult, io: Io): void {
   const text = resultText(result);
   if (text === '') return;
-  const shown = io.stdout.isTty ? neutralize(text) : text;
-  io.stdout.write(shown.endsWith('\n') ? shown : `${shown}\n`);
+  const whole = text.endsWith('\n') ? text : `${text}\n`;
+  if (io.stdout.isTty) io.stdout.write(visible(whole));
+  else io.stdout.writeRaw(whole);
 }
 
 /** Formats `completed hello-7f3k (2 turns, …)`. */
@@ -119,12 +189,11 @@ export function createStreamJsonRenderer(io: Io): Renderer {
   return {
     event: (event) => {
       collector.note(event);
-      printLine(io, JSON.stringify(event));
+      io.stdout.writeRaw(`${jsonText(event)}\n`);
     },
     finish: (result) => {
-      printLine(
-        io,
-        JSON.stringify(withWarnings(io, { event_type: 'result', ...collector.document(result) })),
+      io.stdout.writeRaw(
+        `${jsonText(withWarnings(io, { event_type: 'result', ...collector.document(result) }))}\n`,
       );
     },
     close: () => {},

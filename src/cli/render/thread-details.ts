@@ -8,13 +8,15 @@ import {
   addFamilyCost,
   formatCost,
   formatSeconds,
+  formatSpend,
   formatTokens,
   formatUsd,
   totalTokens,
 } from '../../core/usage.ts';
 import type { Io } from '../io.ts';
-import { displayPath, resultText } from '../output.ts';
-import { type Colors, neutralize, oneLine, truncate } from '../terminal-text.ts';
+import { relativePath, resultText } from '../output.ts';
+import { type Colors, displayWidth, truncate, wrapText } from '../terminal-text.ts';
+import { oneLine, visible } from '../visible.ts';
 import { stateMark, stateWord, workOf } from './status-mark.ts';
 import { formatAge } from './thread-list.ts';
 import { siblingLines } from './thread-tree.ts';
@@ -48,6 +50,7 @@ export function threadLines(shown: ShownThread, style: DetailStyle, io: Io): rea
     ['completed', thread.completed_at],
     ['time', timeOf(thread, style.now)],
     ['cost', costOf(thread)],
+    ['estimated', estimateOf(thread)],
     ...limitFacts(shown),
     ['changes', changesOf(shown)],
     ['imported', describeOrigin(shown.document?.imported_from)],
@@ -57,19 +60,24 @@ export function threadLines(shown: ShownThread, style: DetailStyle, io: Io): rea
     ['hint', thread.error?.hint ?? null],
     ['chain', chain.length > 1 ? chain.map(({ thread_id }) => thread_id).join(' → ') : null],
     ['session', describeSession(chain)],
-    ['files', displayPath(paths.thread, io)],
-    ['transcript', displayPath(paths.transcript, io)],
-    ['knowledge', displayPath(paths.knowledge, io)],
+    ['files', relativePath(paths.thread, io)],
+    ['transcript', relativePath(paths.transcript, io)],
+    ['knowledge', relativePath(paths.knowledge, io)],
     ...shown.requests.map((request): Fact => ['approval', describeRequest(request)]),
   ];
   return [
-    field('thread', thread.thread_id),
-    statusLine(shown, style),
-    ...facts.flatMap(([name, value]) => (value === null ? [] : [field(name, value)])),
-    ...shown.unverified.map((part) => describeUnverified(thread, part)),
+    ...wrapFields(
+      [
+        field('thread', thread.thread_id),
+        statusLine(shown, style),
+        ...facts.flatMap(([name, value]) => (value === null ? [] : [field(name, value)])),
+        ...shown.unverified.map((part) => describeUnverified(thread, part)),
+      ],
+      columns,
+    ),
     ...childLines(shown, style),
-    ...shown.deliveries.map(describeDelivery),
-    ...(result === '' ? [] : ['', neutralize(result).trimEnd()]),
+    ...wrapFields(shown.deliveries.map(describeDelivery), columns),
+    ...(result === '' ? [] : ['', visible(result).trimEnd()]),
     ...(columns === undefined ? [] : ['', colors.dim(truncate(nextCommand(shown), columns))]),
   ];
 }
@@ -92,8 +100,11 @@ function modelOf({ thread, document }: ShownThread): string | null {
   return document === null ? thread.model : `${document.provider}/${thread.model}`;
 }
 
-function timeOf({ status, cost, created_at: created }: ThreadRecord, now: number): string {
-  const seconds = isActive(status) ? Math.max(0, now - Date.parse(created)) / 1000 : undefined;
+function timeOf(
+  { status, cost, created_at: created, working_since: since = created }: CostedThread,
+  now: number,
+): string {
+  const seconds = isActive(status) ? Math.max(0, now - Date.parse(since)) / 1000 : undefined;
   return formatSeconds(seconds ?? cost.elapsed_seconds);
 }
 
@@ -101,9 +112,17 @@ function timeOf({ status, cost, created_at: created }: ThreadRecord, now: number
 function costOf({ cost }: CostedThread): string {
   if (cost.total.spend === cost.spend) return formatCost(cost);
   const { own, total } = cost;
-  const part = ({ turns, tokens, spend }: typeof own): string =>
-    `${formatUsd(spend)}, ${turns} turn${turns === 1 ? '' : 's'}, ${formatTokens(tokens)} tokens`;
+  const part = ({ turns, tokens, ...spent }: typeof own): string =>
+    `${formatSpend(spent)}, ${turns} turn${turns === 1 ? '' : 's'}, ${formatTokens(tokens)} tokens`;
   return `${part(total)} in all; own ${part(own)}`;
+}
+
+/** Formats the part of the cost that no provider counted. */
+function estimateOf({ cost: { total } }: CostedThread): string | null {
+  const { spend, estimated_spend_usd: estimate = 0 } = total;
+  if (estimate === 0) return null;
+  const measured = formatUsd(Math.max(0, spend - estimate));
+  return `≤ ${formatUsd(estimate)} for a model call that a crash cut, ${measured} measured`;
 }
 
 /** Formats each limit with what is used and left of it. */
@@ -123,7 +142,8 @@ function limitFacts({ thread, document }: ShownThread): readonly Fact[] {
     if (spent === undefined) return [[heading, `${name} ${limit}`]];
     const format = FORMATS[name] ?? String;
     const left = format(Math.max(0, limit - spent));
-    return [[heading, `${name} ${format(spent)} of ${format(limit)}, ${left} left`]];
+    const usedUp = name === 'spend' ? formatSpend(cost.total) : format(spent);
+    return [[heading, `${name} ${usedUp} of ${format(limit)}, ${left} left`]];
   });
 }
 
@@ -134,7 +154,7 @@ const FORMATS: Readonly<Partial<Record<LimitName, (value: number) => string>>> =
 };
 
 function describeRequest({ id, tool, preview }: ListedApproval): string {
-  return oneLine(`${id}  ${tool}  ${preview.title}: rye approve ${id}`);
+  return oneLine(`${id} ${tool} ${preview.title}: rye approve ${id}`);
 }
 
 /** Counts the children by state, then shows each in one line. */
@@ -162,7 +182,7 @@ function nextCommand({ thread, explanation, requests }: ShownThread): string {
     return `watch: rye attach ${id}    cancel: rye threads cancel ${id}`;
   }
   return status === 'completed'
-    ? `open: rye threads open ${id}    resume: rye threads resume ${id}`
+    ? `open: rye threads open ${id}`
     : `resume: rye threads resume ${id}    open: rye threads open ${id}`;
 }
 
@@ -193,6 +213,21 @@ function describeOrigin(origin: Origin | undefined): string | null {
 }
 
 type Origin = NonNullable<NonNullable<ThreadDetails['document']>['imported_from']>;
+
+const VALUE_AT = 12;
+
+/** Wraps the values of fields between words, below each other; does nothing in a pipe. */
+function wrapFields(lines: readonly string[], columns: number | undefined): readonly string[] {
+  if (columns === undefined || columns <= 2 * VALUE_AT) return lines;
+  return lines.flatMap((line) => {
+    if (displayWidth(line) <= columns) return [line];
+    const [first = '', ...rest] = wrapText(line.slice(VALUE_AT), columns - VALUE_AT);
+    return [
+      `${line.slice(0, VALUE_AT)}${first}`,
+      ...rest.map((part) => `${' '.repeat(VALUE_AT)}${part}`),
+    ];
+  });
+}
 
 function field(name: string, value: string): string {
   return `${name.padEnd(11)} ${oneLine(value)}`;

@@ -1,9 +1,9 @@
 import type { ListedThread } from '../../app/api/threads.ts';
 import { isFinal } from '../../core/thread.ts';
-import { formatSeconds, formatUsd } from '../../core/usage.ts';
+import { addSpend, formatSeconds, formatSpend } from '../../core/usage.ts';
 import type { Sink } from '../io.ts';
 import { count, formatTable, resultText } from '../output.ts';
-import { type Colors, oneLine, truncate } from '../terminal-text.ts';
+import { type Colors, displayWidth, graphemesOf, truncate } from '../terminal-text.ts';
 import { workOf } from './status-mark.ts';
 
 /** Narrower terminals get fewer columns. */
@@ -26,15 +26,16 @@ export function formatAge(iso: string, now: number): string {
 }
 
 /** Returns the status for people. */
-function stateOf({ status, process_gone, chain = [] }: ListedThread): string {
+function stateOf({ status, process_gone, directive, chain = [] }: ListedThread): string {
   const handoffs = chain.length > 1 ? `, ${count(chain.length - 1, 'handoff')}` : '';
-  return `${status}${process_gone === true ? ' (crashed)' : ''}${handoffs}`;
+  const origin = directive.startsWith('imported/') ? ' (imported)' : '';
+  return `${status}${process_gone === true ? ' (crashed)' : ''}${origin}${handoffs}`;
 }
 
 /** Returns the error or the first line of the result as plain text. */
 export function summaryOf(thread: ListedThread): string {
-  if (thread.error !== null) return truncate(oneLine(thread.error.message), MAX_RESULT);
-  if (thread.outputs !== null) return truncate(oneLine(resultText(thread)), MAX_RESULT);
+  if (thread.error !== null) return truncate(thread.error.message, MAX_RESULT);
+  if (thread.outputs !== null) return truncate(resultText(thread), MAX_RESULT);
   const lines = (thread.result ?? '').split('\n').map(withoutMarkdown);
   return truncate(lines.find((line) => line !== '') ?? '', MAX_RESULT);
 }
@@ -45,7 +46,7 @@ function withoutMarkdown(line: string): string {
     .replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')
     .replaceAll(/\*\*|__|`/g, '')
     .replaceAll(/^\s*\||\|\s*$/g, '');
-  return oneLine(text);
+  return text.trim();
 }
 
 /** Formats the children of a thread as `✓ 20/20`: how many have ended well, of all. */
@@ -64,33 +65,64 @@ export interface ListStyle {
   readonly colors: Colors;
   /** Milliseconds since 1970. */
   readonly now: number;
+  /** Number of threads without the bound of the screen. */
+  readonly total: number;
+}
+
+/** Lines of a terminal that a list leaves to its heading, its sums, a hint and the prompts around it. */
+const OTHER_LINES = 8;
+const LEAST_ROWS = 5;
+
+/** Returns how many threads a list shows on one screen; undefined: it is no terminal. */
+export function screenful({ isTty, rows }: Sink): number | undefined {
+  return isTty ? Math.max(LEAST_ROWS, rows - OTHER_LINES) : undefined;
+}
+
+interface ListedThreads {
+  /** Threads that fit the filter, without the bound of the screen. */
+  readonly found: readonly ListedThread[];
+  /** All threads, for the children of those that are shown. */
+  readonly every: readonly ListedThread[];
 }
 
 /** Formats a list for a terminal: what a person looks for first, as much as fits, and the sums. */
 export function threadTable(
   shown: readonly ListedThread[],
-  all: readonly ListedThread[],
-  { sink, colors, now }: ListStyle,
+  { found, every }: ListedThreads,
+  { sink, colors, now, total }: ListStyle,
 ): readonly string[] {
-  const isWide = sink.columns >= WIDE;
-  const isLabeled = sink.columns >= LABELED && shown.some((thread) => workOf(thread) !== '');
-  const rows = shown.map((thread) => [
+  const more = total - shown.length;
+  const hasLabels = shown.some((thread) => workOf(thread) !== '');
+  const isLabeled = hasLabels && sink.columns >= LABELED;
+  const children = shown.map((thread) => childrenOf(thread, every));
+  const hasChildren = sink.columns >= WIDE && children.some((text) => text !== '');
+  const hasTime = sink.columns >= (hasLabels ? LABELED : WIDE);
+  const rows = shown.map((thread, at) => [
     thread.chain?.[0] ?? thread.thread_id,
     ...(isLabeled ? [truncate(workOf(thread), MAX_LABEL)] : []),
     stateOf(thread),
-    ...(isWide ? [childrenOf(thread, all), timeOf(thread)] : []),
-    formatUsd(thread.cost.total.spend),
+    ...(hasChildren ? [children[at] ?? ''] : []),
+    ...(hasTime ? [timeOf(thread)] : []),
+    formatSpend(thread.cost.total),
     formatAge(thread.created_at, now),
-    summaryOf(thread),
+    (isLabeled ? '' : workOf(thread)) || summaryOf(thread),
   ]);
-  const wide = isWide ? ['CHILDREN', 'TIME'] : [];
-  const labels = isLabeled ? ['LABEL'] : [];
-  const headings = ['THREAD', ...labels, 'STATUS', ...wide, 'SPEND', 'CREATED', 'RESULT'];
+  const headings = [
+    'THREAD',
+    ...(isLabeled ? ['LABEL'] : []),
+    'STATUS',
+    ...(hasChildren ? ['CHILDREN'] : []),
+    ...(hasTime ? ['TIME'] : []),
+    'SPEND',
+    'CREATED',
+    hasLabels && !isLabeled ? 'ABOUT' : 'RESULT',
+  ];
   const [head = '', ...lines] = formatTable(headings, rows, sink);
   return [
     colors.dim(head),
-    ...lines.map((line, at) => colored(line, shown[at], colors)),
-    colors.dim(totals(all, shown.length)),
+    ...lines.map((line, at) => colored(line, shown[at], { colors, from: head.indexOf('STATUS') })),
+    ...(more === 0 ? [] : [colors.dim(`${more} more; to list them: rye threads --limit ${total}`)]),
+    colors.dim(totals({ found, every }, shown.length)),
   ];
 }
 
@@ -103,7 +135,7 @@ export function plainTable(shown: readonly ListedThread[], sink: Sink): readonly
     stateOf(thread),
     thread.created_at,
     String(thread.cost.turns),
-    formatUsd(thread.cost.total.spend),
+    formatSpend(thread.cost.total),
     summaryOf(thread),
   ]);
   const labels = isLabeled ? ['LABEL'] : [];
@@ -118,7 +150,24 @@ function timeOf({ cost, status }: ListedThread): string {
   return isFinal(status) ? formatSeconds(cost.elapsed_seconds) : '';
 }
 
-function colored(line: string, thread: ListedThread | undefined, colors: Colors): string {
+/** Returns where a column of the screen begins in the text of a line: wide characters take two. */
+function statusStart(line: string, column: number): number {
+  let start = 0;
+  let width = 0;
+  for (const grapheme of graphemesOf(line)) {
+    if (width >= column) break;
+    width += displayWidth(grapheme);
+    start += grapheme.length;
+  }
+  return start;
+}
+
+/** Paints the status, which is in the column `from`; other columns may have the same word. */
+function colored(
+  line: string,
+  thread: ListedThread | undefined,
+  { colors, from }: { readonly colors: Colors; readonly from: number },
+): string {
   if (!thread) return line;
   const paints: Readonly<Record<string, (text: string) => string>> = {
     completed: colors.green,
@@ -128,21 +177,39 @@ function colored(line: string, thread: ListedThread | undefined, colors: Colors)
     running: colors.cyan,
   };
   const paint = paints[thread.status] ?? colors.dim;
-  const start = line.indexOf('  ');
-  const at = line.indexOf(thread.status, start);
-  if (start === -1 || at === -1) return line;
+  const at = line.indexOf(thread.status, statusStart(line, from));
+  if (at === -1) return line;
   const end = at + thread.status.length;
   return `${line.slice(0, at)}${paint(line.slice(at, end))}${line.slice(end)}`;
 }
 
 /** Formats `95 threads (20 shown) · 3 running · $1.24`. */
-function totals(all: readonly ListedThread[], shown: number): string {
-  const running = all.filter(({ status }) => status === 'running').length;
-  const spend = all.reduce((sum, { cost }) => sum + cost.spend, 0);
-  const hidden = shown < all.length ? ` (${shown} shown)` : '';
+function totals({ found, every }: ListedThreads, shown: number): string {
+  const running = found.filter(({ status }) => status === 'running').length;
+  const rows = new Map(every.flatMap((row) => idsOf(row).map((id) => [id, row] as const)));
+  const counted = new Set(found.flatMap(idsOf));
+  // a row has the money of its descendants
+  const isBelow = (thread: ListedThread): boolean => {
+    const seen = new Set<string>();
+    for (let id = thread.parent_id; id !== null && !seen.has(id); ) {
+      if (counted.has(id)) return true;
+      seen.add(id);
+      id = rows.get(id)?.parent_id ?? null;
+    }
+    return false;
+  };
+  const spent = found
+    .filter((thread) => !isBelow(thread))
+    .map(({ cost }) => cost.total)
+    .reduce(addSpend, { spend: 0 });
+  const hidden = shown < found.length ? ` (${shown} shown)` : '';
   return [
-    `${count(all.length, 'thread')}${hidden}`,
+    `${count(found.length, 'thread')}${hidden}`,
     ...(running === 0 ? [] : [`${running} running`]),
-    formatUsd(spend),
+    formatSpend(spent),
   ].join(' · ');
+}
+
+function idsOf({ thread_id: id, chain = [] }: ListedThread): readonly string[] {
+  return [id, ...chain];
 }

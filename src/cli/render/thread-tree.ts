@@ -1,7 +1,15 @@
 import type { ThreadTreeNode } from '../../app/api/threads.ts';
-import { type CostedThread, isFinal, type ThreadRecord } from '../../core/thread.ts';
-import { addFamilyCost, formatSeconds, formatUsd, toMicroUsd, toUsd } from '../../core/usage.ts';
-import { type Colors, clipStyled, displayWidth, oneLine, truncate } from '../terminal-text.ts';
+import { type CostedThread, isFinal } from '../../core/thread.ts';
+import {
+  addFamilyCost,
+  addSpend,
+  formatSeconds,
+  formatSpend,
+  toMicroUsd,
+  toUsd,
+} from '../../core/usage.ts';
+import { type Colors, clipStyled, displayWidth, truncate } from '../terminal-text.ts';
+import { oneLine } from '../visible.ts';
 import type { Paint } from './spans.ts';
 import { stateMark, stateWord, workOf } from './status-mark.ts';
 import { formatAge } from './thread-list.ts';
@@ -144,9 +152,9 @@ function isOver({ thread, children }: ThreadTreeNode): boolean {
 function summary(nodes: readonly ThreadTreeNode[]): string {
   const counts = new Map<string, number>();
   for (const { thread } of nodes) counts.set(thread.status, (counts.get(thread.status) ?? 0) + 1);
-  const micro = nodes.reduce((sum, { subtree_spend }) => sum + toMicroUsd(subtree_spend), 0);
+  const spent = nodes.map(({ thread }) => thread.cost.total).reduce(addSpend, { spend: 0 });
   const parts = [...counts].map(([status, count]) => `${count} ${status}`);
-  return `${parts.join(', ')}${GAP}${formatUsd(toUsd(micro))}`;
+  return `${parts.join(', ')}${GAP}${formatSpend(spent)}`;
 }
 
 /** Draws threads one below the other without connectors, as {@link drawThreadTree} draws siblings. */
@@ -194,7 +202,7 @@ function rowOf({ thread, subtree_spend: total, last }: SessionNode, detail: Deta
   const why = error === null ? '' : `[${error.code}]`;
   const tail = [
     ...(isNamed ? [paint(word)] : []),
-    ...(total === cost.spend ? [] : [`own ${formatUsd(cost.spend)}`]),
+    ...(total === cost.spend ? [] : [`own ${formatSpend(cost)}`]),
     ...(isPlain || columns >= WIDE ? [thread.thread_id] : []),
     ...(previous === null ? [] : [`↪ continues ${previous}`]),
     ...(last === undefined ? [] : [`↪ handed off to ${last}`]),
@@ -204,9 +212,9 @@ function rowOf({ thread, subtree_spend: total, last }: SessionNode, detail: Deta
     mark,
     paint,
     name: oneLine(directive.split('/').at(-1) ?? directive),
-    work: workOf(thread),
+    work: oneLine(workOf(thread)),
     time: elapsed === undefined ? '' : formatSeconds(elapsed),
-    spend: formatUsd(total),
+    spend: formatSpend({ ...cost.total, spend: total }),
     tail,
   };
 }
@@ -251,10 +259,10 @@ function pad(text: string, columns: number): string {
   return text + ' '.repeat(Math.max(0, columns - displayWidth(text)));
 }
 
-function elapsedSeconds(thread: ThreadRecord, now: number | undefined): number | undefined {
-  const { status, cost, created_at: created } = thread;
+function elapsedSeconds(thread: CostedThread, now: number | undefined): number | undefined {
+  const { status, cost, created_at: created, working_since: since = created } = thread;
   if (isFinal(status) || status === 'suspended') return cost.elapsed_seconds;
   // whole seconds, to avoid a redraw ten times a second
   if (now === undefined) return undefined;
-  return Math.max(0, Math.floor((now - Date.parse(created)) / 1000));
+  return Math.max(0, Math.floor((now - Date.parse(since)) / 1000));
 }

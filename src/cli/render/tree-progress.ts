@@ -1,9 +1,10 @@
 import type { Rye } from '../../app/api/rye.ts';
 import type { ThreadTreeNode } from '../../app/api/threads.ts';
 import { type CostedThread, isFinal, type ThreadRecord } from '../../core/thread.ts';
-import { formatSeconds, formatUsd, toMicroUsd, toUsd } from '../../core/usage.ts';
+import { addSpend, formatSeconds, formatSpend, type Spent } from '../../core/usage.ts';
 import type { Io } from '../io.ts';
-import { ERASE_LINE, oneLine, truncate } from '../terminal-text.ts';
+import { ERASE_LINE, truncate } from '../terminal-text.ts';
+import { composed, oneLine } from '../visible.ts';
 import { shortUsd } from './meters.ts';
 import { stateWord } from './status-mark.ts';
 
@@ -20,7 +21,7 @@ export function treeProgress(nodes: readonly ThreadTreeNode[]): string {
   return [
     `${done.length}/${counted.length} done${failed === 0 ? '' : ` (${failed} failed)`}`,
     ...openStates(counted),
-    shortUsd(spendOf(all)),
+    formatSpend(spendOf(all), shortUsd),
   ].join(' · ');
 }
 
@@ -33,8 +34,8 @@ function openStates(threads: readonly CostedThread[]): readonly string[] {
   });
 }
 
-function spendOf(threads: readonly CostedThread[]): number {
-  return toUsd(threads.reduce((sum, { cost }) => sum + toMicroUsd(cost.spend), 0));
+function spendOf(threads: readonly CostedThread[]): Spent {
+  return threads.map(({ cost }) => cost).reduce(addSpend, { spend: 0 });
 }
 
 function flatten(nodes: readonly ThreadTreeNode[]): readonly CostedThread[] {
@@ -61,13 +62,13 @@ export function createWaitLine(rye: Rye, ids: readonly string[], io: Io): WaitLi
       drawnAt = now;
       const trees = await Promise.all(ids.map(async (id) => await rye.children.tree(id)));
       const text = `${waitText(trees.flat())} · ${formatSeconds((now - startedAt) / 1000)}`;
-      io.stderr.write(`${ERASE_LINE}${truncate(text, io.stderr.columns - 1)}`);
+      io.stderr.writeRaw(`${ERASE_LINE}${composed(truncate(text, io.stderr.columns - 1))}`);
     },
     ended: ({ status, thread_id, label = '' }) => {
-      io.stderr.write(`${ERASE_LINE}${oneLine(`${status} ${thread_id} ${label}`)}\n`);
+      io.stderr.writeRaw(`${ERASE_LINE}${oneLine(`${status} ${thread_id} ${label}`.trimEnd())}\n`);
     },
     hide: () => {
-      io.stderr.write(ERASE_LINE);
+      io.stderr.writeRaw(ERASE_LINE);
     },
   };
 }
@@ -76,6 +77,6 @@ export function createWaitLine(rye: Rye, ids: readonly string[], io: Io): WaitLi
 function waitText(nodes: readonly ThreadTreeNode[]): string {
   const threads = [...new Map(flatten(nodes).map((one) => [one.thread_id, one])).values()];
   const ended = threads.filter(({ status }) => isFinal(status)).length;
-  const spend = formatUsd(spendOf(threads));
+  const spend = formatSpend(spendOf(threads));
   return [`${ended}/${threads.length} ended`, ...openStates(threads), spend].join(' · ');
 }

@@ -202,7 +202,7 @@ function tagsOf(entry: TreeEntry, { marks }: PageContext): readonly Html[] {
     const { stop_reason: reason } = entry.payload.message;
     if (reason === 'aborted')
       tags.push(
-        html`<span class="tag" title="a person, a rule or a limit ended this answer">cut off</span>`,
+        html`<span class="tag" title="a person, a rule or a limit ended this answer">interrupted</span>`,
       );
     else if (reason !== 'end' && reason !== 'tool_calls')
       tags.push(html`<span class="tag" title="why the model stopped">${reason}</span>`);

@@ -4,6 +4,7 @@ import {
   type Cost,
   formatCost,
   formatSeconds,
+  formatSpend,
   formatTokens,
   formatUsd,
   totalTokens,
@@ -78,7 +79,7 @@ function figures(totals: Totals, { source }: PageContext): Html {
     ['messages', messages.toLocaleString('en')],
     [toolCalls === 1 ? 'tool call' : 'tool calls', toolCalls.toLocaleString('en')],
     ['tokens', formatTokens(numberOr(totalTokens(cost)))],
-    ['spent', formatUsd(numberOr(cost.spend))],
+    ['spent', formatSpend({ ...cost, spend: numberOr(cost.spend) })],
     ['time', numberOr(elapsed) === 0 ? '' : formatSeconds(numberOr(elapsed))],
   ];
   return html`<ul class="figures">${list.filter(([, value]) => value !== '').map(([name, value]) => html`<li><b>${value}</b> ${name}</li>`)}</ul>`;
@@ -127,7 +128,7 @@ function factList({ from, to, models, cost }: Totals, page: PageContext): readon
 }
 
 function runLine({ run, started_at, status, cost }: ThreadRun): string {
-  return `${run}: ${started_at}, ${status}, ${formatUsd(cost.spend)}`;
+  return `${run}: ${started_at}, ${status}, ${formatSpend(cost)}`;
 }
 
 function tokensOf(cost: Cost): string {
@@ -178,7 +179,7 @@ function notices({ source }: PageContext): Html {
   const lines: Html[] = [];
   if (source.redactions !== undefined) {
     lines.push(
-      html`<p>Redacted: ${source.redactions} values were taken out before this page was made. What tools were given and what they returned, thinking, hook state and what looks like a secret is not in it.</p>`,
+      html`<p>Redacted: ${source.redactions} values were taken out before this page was made. What tools were given and what they returned, inputs, thinking, hook state and what looks like a secret is not in it.</p>`,
     );
   }
   if (source.problems.length > 0) {

@@ -1,6 +1,7 @@
 import { RyeError } from '../../core/errors.ts';
 import { isRecord, parseJson } from '../../core/json.ts';
 import type { KeyLookup, SigningKey } from '../../trust/keys.ts';
+import { TRUST_HINT } from '../../trust/policy.ts';
 import { maySign } from '../../trust/scope.ts';
 
 /** Type of the payload of an envelope around an in-toto statement. */
@@ -71,7 +72,7 @@ function refusedKey(
   what: string,
 ): RyeError {
   return new RyeError(code, `the bundle is refused: its key ${keyId} ${what}`, {
-    hint: 'If you know its owner, run: rye keys trust FILE',
+    hint: TRUST_HINT,
     details: { key_id: keyId },
   });
 }

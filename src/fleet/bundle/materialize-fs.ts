@@ -7,8 +7,8 @@ import { moveFolder, writeWhole } from '../../disk/whole-file.ts';
 import type { BundleFile } from './tar.ts';
 
 const FOLDER = '.ai';
-/** Folders below `.ai` that a thread itself writes. */
-const WRITTEN: ReadonlySet<string> = new Set(['state', 'knowledge/agent/threads']);
+/** Folders and files below `.ai` that a thread itself writes. */
+const WRITTEN: ReadonlySet<string> = new Set(['state', 'knowledge/agent/threads', '.gitignore']);
 const MODE = { plain: 0o644, executable: 0o755 };
 
 /**

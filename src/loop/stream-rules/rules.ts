@@ -124,7 +124,7 @@ export interface StreamRule {
   readonly interrupt: InterruptMode;
   readonly repeat: RepeatMode;
   readonly gap: number;
-  /** JavaScript expressions for the worker; empty for rules of the linear engine. */
+  /** JavaScript expressions for the worker: all of a rule with `engine: js`, else those that the linear engine can't express. */
   readonly slow: readonly string[];
 }
 
@@ -152,7 +152,8 @@ export function compileRules(
   for (const rule of planned) {
     const { draft } = draftOnce(rule, compileGlob);
     if (draft === undefined) continue;
-    patterns.push(rule.engine === 'js' ? [] : draft.conditions);
+    const slow = draft.conditions.filter((condition) => needsWorker(condition, rule.engine));
+    patterns.push(draft.conditions.filter((condition) => !slow.includes(condition)));
     rules.push({
       index: rules.length,
       name: rule.name,
@@ -163,7 +164,7 @@ export function compileRules(
       interrupt: rule.interrupt ?? settings.interrupt_mode,
       repeat: rule.repeat ?? settings.repeat_mode,
       gap: rule.gap ?? settings.repeat_gap,
-      slow: rule.engine === 'js' ? draft.conditions.filter(isExpression) : [],
+      slow: slow.filter(isExpression),
     });
   }
   return { rules, regex: compileStreamRegex(patterns) };
@@ -240,15 +241,23 @@ function isReachable(scope: Scope, declaredGlobs: number, globs: number): boolea
   return globs > 0 ? hasTools : scope.text || scope.thinking || hasTools;
 }
 
+/** True for a condition that runs in the bounded worker: look-around, back-references and others are not RE2 syntax. */
+function needsWorker(condition: string, engine: PlannedRule['engine']): boolean {
+  return (
+    engine === 'js' || (streamRegexProblem(condition) !== undefined && isExpression(condition))
+  );
+}
+
 function conditionProblem(condition: string, engine: PlannedRule['engine']): string | undefined {
-  if (engine === 're2') {
-    const problem = streamRegexProblem(condition);
-    if (problem === undefined) return undefined;
-    const hint = /\(\?<?[=!]|\\[1-9]/.test(condition)
-      ? '; look-around and back-references need engine: js'
-      : '';
-    return `${problem}${hint}`;
-  }
+  const problem = engine === 'js' ? undefined : streamRegexProblem(condition);
+  if (engine !== 'js' && problem === undefined) return undefined;
+  const inJs = expressionProblem(condition);
+  return inJs === undefined ? undefined : (problem ?? inJs);
+}
+
+/** Why the worker can't run a condition; a long one may not run there either. */
+function expressionProblem(condition: string): string | undefined {
+  if (condition.length > MAX_EXPRESSION) return `it is longer than ${MAX_EXPRESSION} characters`;
   try {
     return new RegExp(condition, 'u').source === '' ? 'it is empty' : undefined;
   } catch (error) {
@@ -256,8 +265,10 @@ function conditionProblem(condition: string, engine: PlannedRule['engine']): str
   }
 }
 
+const MAX_EXPRESSION = 1000;
+
 function isExpression(condition: string): boolean {
-  return conditionProblem(condition, 'js') === undefined;
+  return expressionProblem(condition) === undefined;
 }
 
 /** A rule that was found, with what decides which bucket it goes to. */
@@ -269,6 +280,8 @@ export interface DeclaredRule {
   readonly enabled: boolean;
   /** Globs of directive ids; empty is every directive. */
   readonly directives: readonly string[];
+  /** Members of the file that have no effect, one sentence each. */
+  readonly ignored?: readonly string[];
   /** True if the rule was already checked: it can watch and has no problems. */
   readonly isChecked?: boolean;
 }
@@ -325,11 +338,11 @@ function sortRule(
   settings: RuleSettings,
   compileGlob: GlobCompiler,
 ): SortedRule {
-  const { rule, alwaysApply, description, isChecked = false } = declared;
-  let problems: readonly string[] = [];
+  const { rule, alwaysApply, description, ignored = [], isChecked = false } = declared;
+  let problems = ignored;
   if (rule.conditions.length > 0 && settings.enabled) {
     const checked = isChecked ? GOOD : checkRule(rule, compileGlob);
-    problems = checked.problems;
+    problems = [...ignored, ...checked.problems];
     if (checked.isUsable) return { declared, bucket: 'stream', problems };
   }
   if (alwaysApply) return { declared, bucket: 'always', problems };

@@ -1,5 +1,5 @@
-import { httpFetch } from '../../startup/http-fetch.ts';
-import { authorizedFetch, type HttpSetup, sseProvider, TakenIds } from '../adapter.ts';
+import { MESSAGES_RULES } from '../acceptable.ts';
+import { authorizedFetch, type HttpSetup, sseProvider, TakenIds, ToolNames } from '../adapter.ts';
 import type { ProviderConfig } from '../catalog.ts';
 import { type ModelProvider, type ProviderKind, REMOTE_MODEL } from '../provider.ts';
 import { buildRequest, type ModelTraits, requestText, traitsOfId } from './request.ts';
@@ -13,7 +13,8 @@ export function anthropicProvider(setup: HttpSetup): ModelProvider {
   return sseProvider(setup, {
     defaultURL: 'https://api.anthropic.com',
     needsKey: true,
-    decoder: (request) => streamDecoder(new TakenIds(request.messages)),
+    decoder: (request) =>
+      streamDecoder(new TakenIds(request.messages), new ToolNames(request.tools, MESSAGES_RULES)),
     connect: async (endpoint) => {
       const { baseURL, apiKey = null, authToken = null, aws } = endpoint;
       const sdk = await import('./sdk.ts');
@@ -27,7 +28,7 @@ export function anthropicProvider(setup: HttpSetup): ModelProvider {
         },
         maxRetries: 0,
         logLevel: 'off',
-        fetch: authorizedFetch(setup, endpoint, httpFetch),
+        fetch: authorizedFetch(setup, endpoint),
       });
       return {
         // not messages.create(): that writes warnings about models to the terminal

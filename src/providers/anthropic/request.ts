@@ -14,9 +14,17 @@ import {
   type ToolResultMessage,
   type UserMessage,
 } from '../../core/message.ts';
+import {
+  imageNote,
+  MESSAGES_RULES,
+  wireId,
+  wireImage,
+  wireName,
+  wireSchema,
+} from '../acceptable.ts';
 import { closedSchema } from '../answer-format.ts';
 import type { ThinkingStyle } from '../catalog.ts';
-import type { ModelRequest, ThinkingLevel } from '../provider.ts';
+import { type ModelRequest, THINKING_TOKENS, type ThinkingLevel } from '../provider.ts';
 
 /** The properties of a model that decide the form of a request. */
 export interface ModelTraits {
@@ -28,7 +36,6 @@ export interface ModelTraits {
 }
 
 const EFFORT = { off: 'low', minimal: 'low', low: 'low', medium: 'medium', high: 'high' } as const;
-const BUDGET_TOKENS = { off: 0, minimal: 1024, low: 4096, medium: 16_384, high: 32_768 } as const;
 const MIN_BUDGET_TOKENS = 1024;
 const EPHEMERAL = { type: 'ephemeral' } as const;
 
@@ -71,7 +78,12 @@ export function buildRequest(
   if (request.cache) markMessages(messages);
   // a forced call leaves no room for thinking; if it cannot be forced, thinking stays on
   const level = forced && traits.forcedTools ? 'off' : request.thinking;
-  const { thinking, output_config: effort } = thinkingOf(request, level, traits.thinking);
+  const isOpen = traits.thinking === 'budget' && hasUnthoughtCalls(messages);
+  const { thinking, output_config: effort } = thinkingOf(
+    request,
+    level,
+    isOpen ? 'none' : traits.thinking,
+  );
   const format = schema && { type: 'json_schema' as const, schema: { ...schema } };
   const output = { ...effort, ...(format === undefined ? {} : { format }) };
   return {
@@ -84,6 +96,19 @@ export function buildRequest(
     ...(thinking === undefined ? {} : { thinking }),
     ...(Object.keys(output).length === 0 ? {} : { output_config: output }),
   };
+}
+
+/**
+ * True if the results of calls are the news and the answer with the calls has no thinking of this model, as after a change of
+ * the model: the API then refuses a budget for thinking, which an answer in a tool loop must have begun with.
+ */
+function hasUnthoughtCalls(messages: readonly MessageParam[]): boolean {
+  const { content: news = [] } = messages.at(-1) ?? {};
+  const { content: answer = [] } = messages.at(-2) ?? {};
+  if (typeof news === 'string' || typeof answer === 'string') return false;
+  const [first] = answer;
+  const isThought = first?.type === 'thinking' || first?.type === 'redacted_thinking';
+  return news.some(({ type }) => type === 'tool_result') && !isThought;
 }
 
 /** The text of a block that later requests repeat; blocks never change. */
@@ -129,9 +154,9 @@ function toolsOf(
   const last = tools.length - 1;
   return {
     tools: tools.map(({ name, description, input_schema }, index) => ({
-      name,
+      name: wireName(name, MESSAGES_RULES),
       description,
-      input_schema: { ...input_schema, type: 'object' as const },
+      input_schema: wireSchema(input_schema, MESSAGES_RULES),
       ...(cache && index === last ? { cache_control: EPHEMERAL } : {}),
     })),
     ...choiceOf(tool_choice, forcedTools),
@@ -144,7 +169,12 @@ function choiceOf(
 ): Pick<MessageCreateParamsStreaming, 'tool_choice'> {
   if (choice === 'none') return { tool_choice: { type: 'none' } };
   if (choice === 'auto' || !forcedTools) return {};
-  return { tool_choice: choice === 'any' ? { type: 'any' } : { type: 'tool', name: choice.name } };
+  return {
+    tool_choice:
+      choice === 'any'
+        ? { type: 'any' }
+        : { type: 'tool', name: wireName(choice.name, MESSAGES_RULES) },
+  };
 }
 
 type ThinkingParams = Pick<MessageCreateParamsStreaming, 'thinking' | 'output_config'>;
@@ -169,7 +199,7 @@ function thinkingOf(
         : { thinking: adaptive, output_config: { effort: EFFORT[level] } };
     case 'budget': {
       // the budget counts against max_tokens, and the answer needs its share
-      const budget = Math.min(BUDGET_TOKENS[level], Math.floor(request.max_tokens * 0.75));
+      const budget = Math.min(THINKING_TOKENS[level], Math.floor(request.max_tokens * 0.75));
       return budget < MIN_BUDGET_TOKENS
         ? {}
         : { thinking: { type: 'enabled', budget_tokens: budget } };
@@ -196,7 +226,9 @@ function toMessages({ messages, model }: ModelRequest, provider: string): Messag
   };
   for (const message of messages) {
     if (message.role === 'tool_result') {
-      turnOf('user').results.push(remembered(RESULTS, message, toToolResult));
+      const turn = turnOf('user');
+      turn.results.push(remembered(RESULTS, message, toToolResult));
+      turn.content.push(...remembered(IMAGES, message, imagesOfError));
     } else if (message.role === 'user') {
       add(turnOf, 'user', remembered(ASKED, message, toUserContent));
     } else {
@@ -218,6 +250,7 @@ function toMessages({ messages, model }: ModelRequest, provider: string): Messag
 
 /** Converted messages: messages never change, and a conversation sends all of them again with each turn. */
 const RESULTS = new WeakMap<ToolResultMessage, ToolResultBlockParam>();
+const IMAGES = new WeakMap<ToolResultMessage, readonly ContentBlockParam[]>();
 const ASKED = new WeakMap<UserMessage, readonly ContentBlockParam[]>();
 const OWN = new WeakMap<AssistantMessage, readonly ContentBlockParam[]>();
 const FOREIGN = new WeakMap<AssistantMessage, readonly ContentBlockParam[]>();
@@ -268,48 +301,55 @@ function toAssistantBlock(block: AssistantBlock, sameModel: boolean): ContentBlo
     case 'thinking':
       // signed for one model: another one rejects it, and an unsigned one is rejected by all
       if (!sameModel) return [];
-      if (block.redacted !== undefined)
-        return [{ type: 'redacted_thinking', data: block.redacted }];
-      if (block.signature === undefined) return [];
+      if (block.redacted) return [{ type: 'redacted_thinking', data: block.redacted }];
+      if (!block.signature) return [];
       return [{ type: 'thinking', thinking: block.text, signature: block.signature }];
     case 'tool_call':
       break;
   }
   return [
-    { type: 'tool_use', id: wireCallId(block.call_id), name: block.name, input: block.input },
+    {
+      type: 'tool_use',
+      id: wireId(block.call_id, MESSAGES_RULES),
+      name: wireName(block.name, MESSAGES_RULES),
+      input: block.input,
+    },
   ];
 }
 
+/** The API refuses anything but text in the result of a failed call; its images follow the results. */
 function toToolResult({ call_id, content, outcome }: ToolResultMessage): ToolResultBlockParam {
-  return {
-    type: 'tool_result',
-    tool_use_id: wireCallId(call_id),
-    content: toContent(content),
-    ...(isErrorOutcome(outcome) ? { is_error: true } : {}),
-  };
+  const blocks = toContent(content);
+  const result = { type: 'tool_result', tool_use_id: wireId(call_id, MESSAGES_RULES) } as const;
+  if (!isErrorOutcome(outcome)) return { ...result, content: blocks };
+  const texts = blocks.filter(({ type }) => type === 'text');
+  const shown = texts.length > 0 ? texts : [{ type: 'text' as const, text: '(no text)' }];
+  return { ...result, content: shown, is_error: true };
+}
+
+function imagesOfError(message: ToolResultMessage): readonly ContentBlockParam[] {
+  const { name, call_id: callId, content, outcome } = message;
+  const images = isErrorOutcome(outcome)
+    ? toContent(content).filter(({ type }) => type === 'image')
+    : [];
+  if (images.length === 0) return [];
+  return [{ type: 'text', text: `Images of the result of ${name} (${callId}):` }, ...images];
 }
 
 function toContent(content: readonly ContentBlock[]): (TextBlockParam | ImageBlockParam)[] {
   return content.flatMap((block): (TextBlockParam | ImageBlockParam)[] => {
     if (block.type === 'text')
       return isBlank(block.text) ? [] : [{ type: 'text', text: block.text }];
-    const media_type = IMAGE_TYPES.find((type) => type === block.media_type);
-    if (media_type === undefined)
-      return [{ type: 'text', text: `[an image of the type ${block.media_type}]` }];
-    return [{ type: 'image', source: { type: 'base64', media_type, data: block.data } }];
+    const image = wireImage(block);
+    if (image === undefined) return [{ type: 'text', text: imageNote(block) }];
+    const { type: media_type, data } = image;
+    return [{ type: 'image', source: { type: 'base64', media_type, data } }];
   });
 }
-
-const IMAGE_TYPES = ['image/jpeg', 'image/png', 'image/gif', 'image/webp'] as const;
 
 /** The API refuses text blocks without a visible character. */
 function isBlank(text: string): boolean {
   return text.trim() === '';
-}
-
-/** Ids from other providers may have characters that this API does not take. */
-function wireCallId(callId: string): string {
-  return callId.replaceAll(/[^A-Za-z0-9_-]/g, '_');
 }
 
 /**

@@ -1,5 +1,5 @@
 import { isJsonObject, isRecord, type JsonObject } from '../../core/json.ts';
-import type { AssistantBlock, StopReason } from '../../core/message.ts';
+import type { AssistantBlock } from '../../core/message.ts';
 import { GrowingText } from '../../core/text.ts';
 import { NO_USAGE, type Usage } from '../../core/usage.ts';
 import {
@@ -8,8 +8,10 @@ import {
   distinctId,
   type IdSet,
   type StreamDecoder,
+  type ToolNames,
 } from '../adapter.ts';
 import type { ModelEvent } from '../provider.ts';
+import { stopReasonOf } from '../stop-reason.ts';
 
 type OpenBlock =
   | { readonly kind: 'text'; readonly text: GrowingText }
@@ -30,14 +32,14 @@ const OTHER: OpenBlock = { kind: 'other' };
  * Decodes the stream of the Messages API. `takenIds` are call ids of the conversation so far; an id that comes twice is
  * made distinct, because results could not be told apart. Unknown events and blocks are ignored.
  */
-export function streamDecoder(takenIds: IdSet): StreamDecoder {
+export function streamDecoder(takenIds: IdSet, names: ToolNames): StreamDecoder {
   const blocks = new Map<number, OpenBlock>();
   let usage: Usage = NO_USAGE;
   let stopReason: string | null = null;
 
   const withUsage = (raw: unknown): ModelEvent[] => {
     if (!isRecord(raw)) return [];
-    // counts are cumulative: the last one replaces, adding would count the first output token twice
+    // counts are cumulative, so that adding would count the first output token twice; a later zero erases none
     usage = {
       input_tokens: count(raw['input_tokens'], usage.input_tokens),
       output_tokens: count(raw['output_tokens'], usage.output_tokens),
@@ -58,7 +60,7 @@ export function streamDecoder(takenIds: IdSet): StreamDecoder {
       };
     },
     content_block_start: (data) => {
-      const block = openBlock(asObject(data['content_block']), takenIds);
+      const block = openBlock(asObject(data['content_block']), takenIds, names);
       blocks.set(asIndex(data['index']), block);
       return { events: opening(block) };
     },
@@ -74,11 +76,11 @@ export function streamDecoder(takenIds: IdSet): StreamDecoder {
       return { events: withUsage(data['usage']) };
     },
     message_stop: () => {
-      const content = [...blocks.values()].flatMap(finished);
-      return {
-        events: [{ type: 'finish', reason: stopReasonOf(stopReason, content), content }],
-        done: true,
-      };
+      const content = [...blocks.values()].flatMap((block) => finished(block, names));
+      const reason = stopReasonOf(stopReason ?? undefined, content);
+      return typeof reason === 'string'
+        ? { events: [{ type: 'finish', reason, content }], done: true }
+        : { events: [], error: reason };
     },
     error: (data) => {
       const error = asObject(data['error']);
@@ -89,12 +91,14 @@ export function streamDecoder(takenIds: IdSet): StreamDecoder {
     },
   };
 
+  const push = (data: JsonObject): Decoded => {
+    const type = asText(data['type']);
+    const handle = Object.hasOwn(handlers, type) ? handlers[type] : undefined;
+    return handle?.(data) ?? { events: [] };
+  };
   return {
-    push: (data) => {
-      const type = asText(data['type']);
-      const handle = Object.hasOwn(handlers, type) ? handlers[type] : undefined;
-      return handle?.(data) ?? { events: [] };
-    },
+    push,
+    whole: (message) => wholeMessage(message, push),
     end: () => ({
       events: [],
       error: {
@@ -105,7 +109,24 @@ export function streamDecoder(takenIds: IdSet): StreamDecoder {
   };
 }
 
-function openBlock(block: JsonObject, takenIds: IdSet): OpenBlock {
+/** Decodes a message that came whole by the events that it would have come in. */
+function wholeMessage(message: JsonObject, push: (data: JsonObject) => Decoded): Decoded {
+  if (message['type'] !== 'message') return push(message);
+  const content = Array.isArray(message['content']) ? message['content'] : [];
+  const steps = [
+    { type: 'message_start', message },
+    ...content.flatMap((content_block, index) => [
+      { type: 'content_block_start', index, content_block },
+      { type: 'content_block_stop', index },
+    ]),
+    { type: 'message_delta', delta: message, usage: message['usage'] ?? null },
+    { type: 'message_stop' },
+  ].map(push);
+  const error = steps.at(-1)?.error;
+  return { events: steps.flatMap(({ events }) => events), ...(error ? { error } : {}) };
+}
+
+function openBlock(block: JsonObject, takenIds: IdSet, names: ToolNames): OpenBlock {
   switch (asText(block['type'])) {
     case 'text':
       return { kind: 'text', text: new GrowingText(asText(block['text'])) };
@@ -122,7 +143,7 @@ function openBlock(block: JsonObject, takenIds: IdSet): OpenBlock {
       return {
         kind: 'tool',
         callId,
-        name: asText(block['name']),
+        name: names.full(asText(block['name'])),
         given: asObject(block['input']),
         json: new GrowingText(),
       };
@@ -175,7 +196,7 @@ function closing(block: OpenBlock): ModelEvent[] {
   ];
 }
 
-function finished(block: OpenBlock): AssistantBlock[] {
+function finished(block: OpenBlock, names: ToolNames): AssistantBlock[] {
   switch (block.kind) {
     case 'text':
       return block.text.isEmpty ? [] : [{ type: 'text', text: block.text.toString() }];
@@ -191,7 +212,7 @@ function finished(block: OpenBlock): AssistantBlock[] {
       return [{ type: 'thinking', text: '', redacted: block.data }];
     case 'tool': {
       const json = block.json.isEmpty ? JSON.stringify(block.given) : block.json.toString();
-      return [callOfJson({ callId: block.callId, name: block.name, json })];
+      return [names.own(callOfJson({ callId: block.callId, name: block.name, json }))];
     }
     case 'other':
       break;
@@ -199,24 +220,10 @@ function finished(block: OpenBlock): AssistantBlock[] {
   return [];
 }
 
-function stopReasonOf(
-  reason: string | null,
-  content: readonly AssistantBlock[],
-): Exclude<StopReason, 'aborted'> {
-  switch (reason ?? 'end_turn') {
-    case 'refusal':
-      return 'content_filtered';
-    case 'max_tokens':
-    case 'model_context_window_exceeded':
-      return 'max_tokens';
-    default:
-      // not every compatible server sends tool_use
-      return content.some(({ type }) => type === 'tool_call') ? 'tool_calls' : 'end';
-  }
-}
-
 function count(value: unknown, fallback: number): number {
-  return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? value : fallback;
+  return typeof value === 'number' && Number.isSafeInteger(value)
+    ? Math.max(value, fallback)
+    : fallback;
 }
 
 function asIndex(value: unknown): number {

@@ -3,13 +3,14 @@ import { type JsonObject, type JsonValue, parseJson, toText } from '../../core/j
 import {
   type CallBatch,
   isErrorOutcome,
+  type ToolOutcome,
   type ToolResultMessage,
   textOf,
 } from '../../core/message.ts';
 import type { ProcessCall, ProcessStep } from '../../core/plan.ts';
 import { withProcessValues } from '../../core/process-values.ts';
 import { headBytes } from '../../core/text.ts';
-import { evaluate } from '../../policy/condition.ts';
+import { conditionPaths, evaluate } from '../../policy/condition.ts';
 import type { ToolDefinition } from '../provider.ts';
 import { type ProcessNode, stepsOf } from './blocks.ts';
 import { contextOf, resolve, type Scope, type StepResult, type Unresolved } from './references.ts';
@@ -68,7 +69,13 @@ export class Walk {
   #node(node: ProcessNode, frame: Frame): Progress {
     if (node.kind === 'step') return this.#step(node, frame);
     if (node.kind === 'foreach') return this.#foreach(node, frame);
-    if (evaluate(node.block.condition, contextOf(frame))) return this.through(node.nodes, frame);
+    const { condition, text, origin } = node.block;
+    const lost = conditionPaths(condition).find((path) => !isThere(path, frame));
+    if (lost !== undefined) {
+      const message = `the condition "${text}" (${origin}) refers to "${lost}", which does not exist`;
+      return { kind: 'failed', message };
+    }
+    if (evaluate(condition, contextOf(frame))) return this.through(node.nodes, frame);
     for (const { step } of stepsOf(node.nodes)) frame.steps[step.name] = { text: '', data: null };
     return DONE;
   }
@@ -78,8 +85,9 @@ export class Walk {
       this.#latest(callIdOf(index, call, frame.path), frame),
     );
     const settled = places.flatMap(({ result }) => (result === undefined ? [] : [result]));
-    const failed = settled.find(({ outcome }) => isErrorOutcome(outcome));
-    if (failed !== undefined) return stepFailed(step, failed);
+    for (const [call, { result }] of places.entries()) {
+      if (result && isErrorOutcome(result.outcome)) return stepFailed(step, call, result);
+    }
     if (settled.length < places.length) return this.#callsOf({ step, index, places }, frame);
     frame.steps[step.name] = stepResult(settled);
     return DONE;
@@ -140,7 +148,7 @@ export class Walk {
         const progress = this.through(node.nodes, child);
         if (progress.kind === 'calls') {
           text ||= progress.text;
-          calls.push(...progress.calls.map((call) => batched(call, block)));
+          calls.push(...progress.calls.map((call) => batched(call, block, child)));
         } else if (progress.kind === 'failed' && block.on_error === 'fail') {
           const message = `item ${at + 1} of ${items.length} (${block.origin}): ${progress.message}`;
           return { kind: 'failed', message };
@@ -161,6 +169,13 @@ export class Walk {
     Object.assign(frame.steps, collected.results());
     return DONE;
   }
+}
+
+/** True if a path begins at a step that is done, at the inputs or at an item: an absent input may be an optional one. */
+function isThere(path: string, { steps, locals }: Frame): boolean {
+  const [root = '', name = ''] = path.split('.');
+  if (root === 'steps') return Object.hasOwn(steps, name);
+  return root === 'inputs' || Object.hasOwn(locals, root);
 }
 
 interface Place {
@@ -228,6 +243,7 @@ function waveSize({ block, nodes }: Extract<ProcessNode, { kind: 'foreach' }>): 
 function batched(
   call: LiteralCall,
   { parallel, on_error }: Extract<ProcessNode, { kind: 'foreach' }>['block'],
+  { path }: Frame,
 ): LiteralCall {
   const { batch } = call;
   return {
@@ -235,6 +251,7 @@ function batched(
     batch: {
       parallel: Math.min(parallel, batch?.parallel ?? parallel),
       on_error: on_error === 'fail' && batch?.on_error !== 'continue' ? 'fail' : 'continue',
+      item: batch?.item ?? path,
     },
   };
 }
@@ -274,16 +291,35 @@ function placeOf({ name, origin }: ProcessStep): string {
   return `step "${name}" (${origin})`;
 }
 
-function stepFailed(step: ProcessStep, { name, content, outcome }: ToolResultMessage): Progress {
-  const excerpt = headBytes(textOf(content).trim(), EXCERPT_BYTES);
-  return { kind: 'failed', message: `${placeOf(step)}: ${name} ended with ${outcome}: ${excerpt}` };
+const ENDS: Readonly<Partial<Record<ToolOutcome, string>>> = {
+  blocked: 'was refused',
+  unknown: 'is unknown',
+  invalid: 'got wrong arguments',
+  aborted: 'was cancelled',
+  skipped: 'was skipped',
+  timeout: 'timed out',
+};
+
+/** The prefix that tells a model about a call that was not run. */
+const OUTCOME_PREFIX = /^(?:Blocked|Unknown tool|Validation error|Aborted|Skipped): /;
+
+function stepFailed(
+  step: ProcessStep,
+  call: number,
+  { name, content, outcome }: ToolResultMessage,
+): Progress {
+  const item = step.calls[call]?.item_id;
+  // an ID that is read from a result is only known by its wire name
+  const what = item === undefined || item === '' || item.includes('$') ? name : item;
+  const reason = headBytes(textOf(content).trim().replace(OUTCOME_PREFIX, ''), EXCERPT_BYTES);
+  const message = `${placeOf(step)}: ${what} ${ENDS[outcome] ?? 'failed'}: ${reason}`;
+  return { kind: 'failed', message };
 }
 
 /** Formats the first reference without a value. */
 export function unresolvedText(where: string, [first]: readonly Unresolved[]): string {
   const available = first?.available ?? [];
-  const names =
-    available.length === 0 ? 'there is nothing to choose from' : `there is ${available.join(', ')}`;
+  const names = available.length === 0 ? 'it has no members' : `use one of ${available.join(', ')}`;
   return `${where}: ${first?.expression ?? ''} has no value; ${names}`;
 }
 

@@ -35,8 +35,8 @@ export interface DialectTraits {
   readonly force: { readonly any: 'required' | 'any'; readonly byName: boolean };
   /** True if call ids are nine letters or digits, and a user message must not follow a result. */
   readonly strictOrder: boolean;
-  /** True if thoughts count in the total of the usage only. */
-  readonly hiddenThoughts: boolean;
+  /** True if the server can be asked what an answer cost. */
+  readonly settles: boolean;
 }
 
 /** Traits that every server has. */
@@ -49,7 +49,7 @@ const COMMON: DialectTraits = {
   usageOption: true,
   force: { any: 'required', byName: true },
   strictOrder: false,
-  hiddenThoughts: false,
+  settles: false,
 };
 
 const OPENAI: DialectTraits = {
@@ -74,6 +74,7 @@ export const DIALECT_TRAITS: Readonly<Record<Dialect, DialectTraits>> = {
     effort: 'reasoning',
     reasoningBack: 'reasoning_details',
     cacheMarks: true,
+    settles: true,
   },
   ollama: {
     ...COMMON,
@@ -93,7 +94,6 @@ export const DIALECT_TRAITS: Readonly<Record<Dialect, DialectTraits>> = {
     effort: 'reasoning_effort',
     reasoningBack: 'extra_content',
     formatBesideTools: false,
-    hiddenThoughts: true,
   },
   groq: {
     ...COMMON,

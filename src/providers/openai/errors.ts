@@ -1,24 +1,27 @@
 import { isRecord, parseJson } from '../../core/json.ts';
-import { httpFetch } from '../../startup/http-fetch.ts';
+import { isDailyQuota } from '../failure.ts';
 
 /**
- * A `fetch` whose failed responses have their error where the SDK reads it: `{error: {message, type, code}}`. Servers
+ * Returns a `fetch` whose failed responses have their error where the SDK reads it: `{error: {message, type, code}}`. Servers
  * also put it in a list (Gemini), at the top (Mistral, vLLM), or send only a text (LM Studio).
  */
-export const fetchWithError: typeof fetch = async (input, init) => {
-  const response = await httpFetch(input, init);
-  if (response.ok) return response;
-  const { status } = response;
-  const headers = new Headers(response.headers);
-  const text = await response.text();
-  const parsed = parseJson(text);
-  const body = Array.isArray(parsed) ? parsed[0] : parsed;
-  const error = isRecord(body) ? errorOf(body) : undefined;
-  if (error === undefined) return new Response(text, { status, headers });
-  const wait = retryDelay(error['details']);
-  if (wait !== undefined && !headers.has('retry-after')) headers.set('retry-after', wait);
-  return Response.json({ error }, { status, headers });
-};
+export const fetchWithError =
+  (plain: typeof fetch): typeof fetch =>
+  async (input, init) => {
+    const response = await plain(input, init);
+    if (response.ok) return response;
+    const { status } = response;
+    const headers = new Headers(response.headers);
+    const text = await response.text();
+    const parsed = parseJson(text);
+    const body = Array.isArray(parsed) ? parsed[0] : parsed;
+    const error = isRecord(body) ? errorOf(body) : undefined;
+    if (error === undefined) return new Response(text, { status, headers });
+    if (isDailyQuota(error['details'])) error['type'] = 'quota_exceeded';
+    const wait = retryDelay(error['details']);
+    if (wait !== undefined && !headers.has('retry-after')) headers.set('retry-after', wait);
+    return Response.json({ error }, { status, headers });
+  };
 
 /** Returns the error of a body in the usual form; undefined if it has none. */
 function errorOf(body: Record<string, unknown>): Record<string, unknown> | undefined {

@@ -11,10 +11,11 @@ import {
   type AssistantMessage,
   type ContentBlock,
   type Message,
+  type ToolCallBlock,
   type ToolResultMessage,
   textOf,
 } from '../../core/message.ts';
-import type { ModelRequest } from '../provider.ts';
+import { CHAT_RULES, imageNote, wireId, wireImage, wireName } from '../acceptable.ts';
 import { callAsText, resultAsText } from './answer-text.ts';
 import { CallExtras, type DialectTraits, FOREIGN_CALL } from './dialect.ts';
 
@@ -93,7 +94,7 @@ function assistantMessage(
       id: wireCallId(call_id, traits.dialect),
       type: 'function',
       // what was malformed is not repeated: servers parse the arguments of earlier calls
-      function: { name: shortName(name), arguments: JSON.stringify(input) },
+      function: { name: wireName(name, CHAT_RULES), arguments: JSON.stringify(input) },
     }),
   );
   const hasCalls = traits.nativeTools && calls.length > 0;
@@ -101,7 +102,7 @@ function assistantMessage(
     {
       role: 'assistant',
       content: text === '' ? null : text,
-      ...(hasCalls ? { tool_calls: withExtras(wireCalls, message, traits) } : {}),
+      ...(hasCalls ? { tool_calls: withExtras(wireCalls, calls, message, traits) } : {}),
       ...(isOwn ? reasoningMembers(content, text, traits.dialect) : {}),
     },
   ];
@@ -109,15 +110,16 @@ function assistantMessage(
 
 /** Returns the calls with what the server wants back with each of them. */
 function withExtras(
-  calls: readonly ChatCompletionMessageToolCall[],
+  wireCalls: readonly ChatCompletionMessageToolCall[],
+  calls: readonly ToolCallBlock[],
   message: AssistantMessage,
   { dialect, isOwn }: MessageTraits,
 ): ChatCompletionMessageToolCall[] {
-  if (dialect.reasoningBack !== 'extra_content') return [...calls];
+  if (dialect.reasoningBack !== 'extra_content') return [...wireCalls];
   const known = isOwn(message) ? CallExtras.parse(signatureIn(message)) : {};
   // the first call of an answer needs a signature
-  return calls.map((call, index) => {
-    const extra = known[call.id] ?? (index === 0 ? FOREIGN_CALL : undefined);
+  return wireCalls.map((call, index) => {
+    const extra = known[calls[index]?.call_id ?? ''] ?? (index === 0 ? FOREIGN_CALL : undefined);
     return extra === undefined ? call : { ...call, extra_content: extra };
   });
 }
@@ -131,7 +133,8 @@ function signatureIn({ content }: AssistantMessage): string | undefined {
 const STRICT_ID_CHARS = 9;
 
 function wireCallId(callId: string, { strictOrder }: DialectTraits): string {
-  if (!strictOrder || /^[A-Za-z0-9]{9}$/.test(callId)) return callId;
+  if (!strictOrder) return wireId(callId, CHAT_RULES);
+  if (/^[A-Za-z0-9]{9}$/.test(callId)) return callId;
   return createHash('sha256').update(callId).digest('hex').slice(0, STRICT_ID_CHARS);
 }
 
@@ -182,9 +185,7 @@ function textResults(results: readonly ToolResultMessage[]): ChatCompletionMessa
 }
 
 function resultText(content: readonly ContentBlock[]): string {
-  const texts = content.map((block) =>
-    block.type === 'text' ? block.text : `[an image of the type ${block.media_type}]`,
-  );
+  const texts = content.map((block) => (block.type === 'text' ? block.text : imageNote(block)));
   const text = texts.filter((one) => one !== '').join('\n');
   return text === '' ? '(no output)' : text;
 }
@@ -201,8 +202,9 @@ function imageParts(
 
 function part(block: ContentBlock, { images }: MessageTraits): ChatCompletionContentPart[] {
   if (block.type === 'text') return block.text === '' ? [] : [{ type: 'text', text: block.text }];
-  if (!images) return [{ type: 'text', text: `[an image of the type ${block.media_type}]` }];
-  const url = `data:${block.media_type};base64,${block.data}`;
+  const image = images ? wireImage(block) : undefined;
+  if (image === undefined) return [{ type: 'text', text: imageNote(block) }];
+  const url = `data:${image.type};base64,${image.data}`;
   return [{ type: 'image_url', image_url: { url } }];
 }
 
@@ -212,20 +214,4 @@ function plainWherePossible(
 ): string | ChatCompletionContentPart[] {
   const texts = parts.filter((one): one is ChatCompletionContentPartText => one.type === 'text');
   return texts.length === parts.length ? texts.map(({ text }) => text).join('\n\n') : [...parts];
-}
-
-/** Function names of chat completions are at most this long. */
-const MAX_NAME_CHARS = 64;
-const HASH_CHARS = 8;
-
-/** The name of a tool as this API takes it: a long one is cut and ends with a hash of the whole. */
-export function shortName(name: string): string {
-  if (name.length <= MAX_NAME_CHARS) return name;
-  const hash = createHash('sha256').update(name).digest('hex').slice(0, HASH_CHARS);
-  return `${name.slice(0, MAX_NAME_CHARS - HASH_CHARS - 1)}_${hash}`;
-}
-
-/** Maps the short names of a request to the full ones, which the log and the loop use. */
-export function longNames({ tools }: ModelRequest): ReadonlyMap<string, string> {
-  return new Map(tools.map(({ name }) => [shortName(name), name]));
 }

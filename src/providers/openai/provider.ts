@@ -1,29 +1,33 @@
-import { authorizedFetch, type HttpSetup, sseProvider, TakenIds } from '../adapter.ts';
+import { parseJson } from '../../core/json.ts';
+import { bodyOf, textOf } from '../../startup/http-fetch.ts';
+import { CHAT_RULES } from '../acceptable.ts';
+import { authorizedFetch, type HttpSetup, sseProvider, TakenIds, ToolNames } from '../adapter.ts';
 import { CAPABILITIES, type ModelConfig, type ProviderConfig } from '../catalog.ts';
 import { type ModelProvider, type ProviderKind, REMOTE_MODEL } from '../provider.ts';
 import { DIALECT_TRAITS } from './dialect.ts';
 import { fetchWithError } from './errors.ts';
-import { longNames } from './messages.ts';
 import { buildRequest, type ModelTraits } from './request.ts';
-import { chunkDecoder } from './stream.ts';
+import { chunkDecoder, usageOfRecord } from './stream.ts';
 
 export const OPENAI: ProviderKind = { traits: REMOTE_MODEL, open: openAiProvider };
 
 /** Any server of OpenAI's chat completions through the `openai` SDK. The SDK is loaded by the first call. */
 export function openAiProvider(setup: HttpSetup): ModelProvider {
   const { config } = setup;
+  const { settles } = DIALECT_TRAITS[config.dialect];
   return sseProvider(setup, {
     defaultURL: 'https://api.openai.com/v1',
     needsKey: false,
     decoder: (request) =>
       chunkDecoder({
         takenIds: new TakenIds(request.messages),
-        longNames: longNames(request),
-        hiddenThoughts: DIALECT_TRAITS[config.dialect].hiddenThoughts,
+        names: new ToolNames(request.tools, CHAT_RULES),
+        settles,
         textCalls:
           request.tools.length > 0 &&
           !traitsOf(config, request.model).capabilities.includes('tools'),
       }),
+    settles,
     connect: async (endpoint) => {
       const { baseURL, apiKey, authToken } = endpoint;
       const sdk = await import('./sdk.ts');
@@ -56,6 +60,11 @@ export function openAiProvider(setup: HttpSetup): ModelProvider {
             encodeURIComponent(request.model),
           );
           return await api.post(path, { body, signal, stream: true }).asResponse();
+        },
+        settle: async (id, signal) => {
+          const response = await api.get('/generation', { query: { id }, signal }).asResponse();
+          const body = bodyOf(response);
+          return body && usageOfRecord(parseJson(await textOf(body)));
         },
       };
     },

@@ -5,12 +5,13 @@ import type {
 } from 'openai/resources/chat/completions';
 import type { JsonObject } from '../../core/json.ts';
 import { DIRECTIVE_RETURN } from '../../core/return-schema.ts';
+import { CHAT_RULES, objectSchema, wireName, withItems } from '../acceptable.ts';
 import { isStrictSchema } from '../answer-format.ts';
 import type { Dialect, ModelCapability, ThinkingStyle } from '../catalog.ts';
 import type { ModelRequest } from '../provider.ts';
 import { textToolsPrompt } from './answer-text.ts';
 import { DIALECT_TRAITS, type DialectTraits, styleOfId, thinkingMembers } from './dialect.ts';
-import { shortName, wireMessages } from './messages.ts';
+import { wireMessages } from './messages.ts';
 
 /** The properties of a model and its server that decide the form of a request. */
 export interface ModelTraits {
@@ -82,9 +83,9 @@ function toolMembers(
     ({ name, description, input_schema }): ChatCompletionTool => ({
       type: 'function',
       function: {
-        name: shortName(name),
+        name: wireName(name, CHAT_RULES),
         description,
-        parameters: { ...input_schema, type: 'object' },
+        parameters: withItems(objectSchema(input_schema)),
       },
     }),
   );
@@ -96,7 +97,7 @@ function toolMembers(
   }
   return {
     tools: functions,
-    tool_choice: { type: 'function', function: { name: shortName(choice.name) } },
+    tool_choice: { type: 'function', function: { name: wireName(choice.name, CHAT_RULES) } },
   };
 }
 
@@ -110,12 +111,13 @@ function responseFormat(
 }
 
 /**
- * Marks the system text, the newest message and the user message before it. Every text becomes a list of parts, marked
+ * Marks the system text, the newest message and the one that was it in the request before. Every text becomes a list of parts, marked
  * or not, so that a mark that moves on leaves the bytes before it as they were.
  */
 function markMessages(messages: ChatCompletionMessageParam[]): void {
   const newest = messages.length - 1;
-  const previous = messages.findLastIndex(({ role }, index) => role === 'user' && index < newest);
+  // the last message of the request before, whose end the server has in its cache
+  const previous = messages.findLastIndex(({ role }) => role === 'assistant') - 1;
   for (const [index, message] of messages.entries()) {
     const isMarked = index === 0 || index === previous || index === newest;
     messages[index] = inParts(message, isMarked);

@@ -1,16 +1,18 @@
 import { isJsonObject, isRecord, type JsonObject, parseJson } from '../../core/json.ts';
-import type { AssistantBlock, StopReason } from '../../core/message.ts';
+import type { AssistantBlock } from '../../core/message.ts';
 import { GrowingText } from '../../core/text.ts';
-import type { Usage } from '../../core/usage.ts';
+import { NO_USAGE, type Usage } from '../../core/usage.ts';
 import {
   callOfJson,
   type Decoded,
   distinctId,
   type IdSet,
   type StreamDecoder,
+  type ToolNames,
 } from '../adapter.ts';
 import type { StreamFault } from '../failure.ts';
 import type { ModelEvent } from '../provider.ts';
+import { stopReasonOf } from '../stop-reason.ts';
 import { TaggedThought, TextCallReader, type TextPiece } from './answer-text.ts';
 import { CallExtras, contentText, ReasoningDetails, reasoningText } from './dialect.ts';
 
@@ -22,10 +24,11 @@ interface TextBlock {
 interface CallBlock {
   readonly kind: 'call';
   /** As the server gave it, to tell its calls apart. */
-  readonly wireId: string;
-  readonly callId: string;
+  wireId: string;
+  /** Undefined until the server has given the id, or the call is named. */
+  callId: string | undefined;
   name: string;
-  readonly json: GrowingText;
+  readonly pieces: string[];
 }
 
 type Block = TextBlock | CallBlock;
@@ -33,12 +36,11 @@ type Block = TextBlock | CallBlock;
 export interface DecoderOptions {
   /** Call ids of the conversation so far; one that comes again is made distinct. */
   readonly takenIds: IdSet;
-  /** The full names of tools by their names on the wire, where those had to be cut. */
-  readonly longNames: ReadonlyMap<string, string>;
+  readonly names: ToolNames;
   /** Read calls from the text, for models that know no others. */
   readonly textCalls: boolean;
-  /** Thoughts count in the total of the usage only. */
-  readonly hiddenThoughts?: boolean;
+  /** The server can be asked what an answer cost. */
+  readonly settles?: boolean;
 }
 
 export function chunkDecoder(options: DecoderOptions): StreamDecoder {
@@ -47,22 +49,24 @@ export function chunkDecoder(options: DecoderOptions): StreamDecoder {
 
 class Decoder implements StreamDecoder {
   readonly #takenIds: IdSet;
-  readonly #longNames: ReadonlyMap<string, string>;
+  readonly #names: ToolNames;
   readonly #reader: TextCallReader | undefined;
   readonly #details = new ReasoningDetails();
   readonly #extras = new CallExtras();
-  readonly #hiddenThoughts: boolean;
+  readonly #settles: boolean;
   readonly #tagged = new TaggedThought();
   readonly #blocks: Block[] = [];
   /** The call that the server's index means now. */
   readonly #byIndex = new Map<number, CallBlock>();
   #hasStarted = false;
+  #usage: Usage = NO_USAGE;
   #reason: string | undefined;
 
-  constructor({ takenIds, textCalls, longNames, hiddenThoughts = false }: DecoderOptions) {
-    this.#hiddenThoughts = hiddenThoughts;
+  constructor(options: DecoderOptions) {
+    const { takenIds, textCalls, names, settles = false } = options;
+    this.#settles = settles;
     this.#takenIds = takenIds;
-    this.#longNames = longNames;
+    this.#names = names;
     this.#reader = textCalls ? new TextCallReader() : undefined;
   }
 
@@ -75,15 +79,25 @@ class Decoder implements StreamDecoder {
     const isPrelude = model === '' && choice === undefined && !isRecord(chunk['usage']);
     if (!this.#hasStarted && fault === undefined && !isPrelude) {
       this.#hasStarted = true;
-      events.push({ type: 'start', model });
+      events.push({ type: 'start', model, ...this.#nameOf(chunk) });
     }
     if (isRecord(choice)) {
-      if (isRecord(choice['delta'])) events.push(...this.#delta(choice['delta']));
+      const delta = choice['delta'] ?? choice['message'];
+      if (isRecord(delta)) events.push(...this.#delta(delta));
       if (typeof choice['finish_reason'] === 'string') this.#reason = choice['finish_reason'];
     }
-    const usage = usageOf(chunk['usage'] ?? groqUsage(chunk), this.#hiddenThoughts);
-    if (usage) events.push({ type: 'usage', usage });
+    const usage = usageOf(chunk['usage'] ?? groqUsage(chunk));
+    if (usage) {
+      // counts are cumulative: a later zero erases none
+      this.#usage = mostOf(this.#usage, usage);
+      events.push({ type: 'usage', usage: this.#usage });
+    }
     return fault === undefined ? { events } : { events: [], error: fault };
+  }
+
+  #nameOf(chunk: JsonObject): { readonly id?: string } {
+    const id = this.#settles ? asText(chunk['id']) : '';
+    return id === '' ? {} : { id };
   }
 
   /** Without the mark an answer that has named no reason is cut. */
@@ -94,22 +108,26 @@ class Decoder implements StreamDecoder {
       ...this.#addText(text),
       ...this.#pieces(this.#reader?.end() ?? []),
     ];
-    if (this.#reason === 'error') {
-      const message = 'the server ended the answer with an error';
-      return { events, error: { type: 'api_error', message } };
-    }
     if (this.#reason === undefined && !(isMarked && this.#hasStarted)) {
       const message = 'the answer ended before its last chunk';
       return { events, error: { type: 'incomplete_stream', message } };
     }
     for (const block of this.#blocks) {
-      if (block.kind === 'call' && this.#reader === undefined) {
-        events.push({ type: 'toolcall_end', call_id: block.callId });
-      }
+      if (block.kind !== 'call' || this.#reader !== undefined) continue;
+      events.push(...this.#begin(block), { type: 'toolcall_end', call_id: this.#idOf(block) });
     }
     const content = this.#content();
-    events.push({ type: 'finish', reason: stopReason(this.#reason, content), content });
+    const reason = stopReasonOf(this.#reason, content);
+    if (typeof reason !== 'string') return { events, error: reason };
+    events.push({ type: 'finish', reason, content });
     return { events };
+  }
+
+  whole(document: JsonObject): Decoded {
+    const { events, error } = this.push(document);
+    if (error) return { events, error };
+    const end = this.end(false);
+    return { ...end, events: [...events, ...end.events] };
   }
 
   #delta(delta: Record<string, unknown>): ModelEvent[] {
@@ -151,13 +169,8 @@ class Decoder implements StreamDecoder {
       const { name, input, malformed } = piece.call;
       const block = this.#open('', name);
       const json = malformed ?? JSON.stringify(input);
-      block.json.add(json);
-      const { callId: call_id } = block;
-      return [
-        { type: 'toolcall_start', call_id, name },
-        { type: 'toolcall_delta', call_id, json },
-        { type: 'toolcall_end', call_id },
-      ];
+      block.pieces.push(json);
+      return [...this.#begin(block), { type: 'toolcall_end', call_id: this.#idOf(block) }];
     });
   }
 
@@ -167,38 +180,55 @@ class Decoder implements StreamDecoder {
     else this.#blocks.push({ kind, text: new GrowingText(text) });
   }
 
-  /** Some servers give every call the index 0 and tell them apart by id only, and some give no index at all. */
+  /** Takes a piece of a call. Servers differ in what the pieces hold, so that the call is put together at the end. */
   #call(raw: Record<string, unknown>): ModelEvent[] {
-    const id = asText(raw['id']);
     const given = isRecord(raw['function']) ? raw['function'] : {};
-    const wireName = asText(given['name']);
-    const name = this.#longNames.get(wireName) ?? wireName;
-    const json = argumentText(given['arguments']);
-    const index = typeof raw['index'] === 'number' ? raw['index'] : undefined;
+    const piece: CallPiece = {
+      id: asText(raw['id']),
+      name: this.#names.full(asText(given['name'])),
+      json: argumentText(given['arguments']),
+      index: typeof raw['index'] === 'number' ? raw['index'] : undefined,
+    };
     const known =
-      index === undefined
+      piece.index === undefined
         ? this.#blocks.findLast((block) => block.kind === 'call')
-        : this.#byIndex.get(index);
-    const isNext =
-      id === ''
-        ? name !== '' && (index === undefined || (json !== '' && isWhole(known)))
-        : id !== known?.wireId;
-    const events: ModelEvent[] = [];
-    let block = known;
-    if (block === undefined || isNext) {
-      block = this.#open(id, name);
-      this.#byIndex.set(index ?? this.#byIndex.size, block);
-      events.push({ type: 'toolcall_start', call_id: block.callId, name });
-    }
-    this.#extras.add(block.callId, raw['extra_content']);
-    if (json === '') return events;
-    block.json.add(json);
-    return [...events, { type: 'toolcall_delta', call_id: block.callId, json }];
+        : this.#byIndex.get(piece.index);
+    const isNew = known === undefined || isNext(known, piece);
+    const block = isNew ? this.#open(piece.id, piece.name) : known;
+    if (isNew) this.#byIndex.set(piece.index ?? this.#byIndex.size, block);
+    if (block.wireId === '') block.wireId = piece.id;
+    if (block.name === '') block.name = piece.name;
+    const hasBegun = block.callId !== undefined;
+    if (piece.json !== '') block.pieces.push(piece.json);
+    // a call without a name is announced with it, or at the end
+    const events = hasBegun
+      ? piece.json === ''
+        ? []
+        : [{ type: 'toolcall_delta', call_id: this.#idOf(block), json: piece.json } as const]
+      : block.name === ''
+        ? []
+        : this.#begin(block);
+    if (raw['extra_content'] !== undefined)
+      this.#extras.add(this.#idOf(block), raw['extra_content']);
+    return events;
+  }
+
+  /** Announces a call with all that has come of it. */
+  #begin(block: CallBlock): ModelEvent[] {
+    if (block.callId !== undefined) return [];
+    const call_id = this.#idOf(block);
+    const json = block.pieces.join('');
+    const start: ModelEvent = { type: 'toolcall_start', call_id, name: block.name };
+    return json === '' ? [start] : [start, { type: 'toolcall_delta', call_id, json }];
+  }
+
+  #idOf(block: CallBlock): string {
+    block.callId ??= distinctId(block.wireId, this.#takenIds);
+    return block.callId;
   }
 
   #open(wireId: string, name: string): CallBlock {
-    const callId = distinctId(wireId, this.#takenIds);
-    const block: CallBlock = { kind: 'call', wireId, callId, name, json: new GrowingText() };
+    const block: CallBlock = { kind: 'call', wireId, callId: undefined, name, pieces: [] };
     this.#blocks.push(block);
     return block;
   }
@@ -207,8 +237,9 @@ class Decoder implements StreamDecoder {
     const signature = this.#details.toSignature() ?? this.#extras.toSignature();
     const content = this.#blocks.map((block): AssistantBlock => {
       if (block.kind === 'call') {
-        const json = block.json.toString();
-        return callOfJson({ ...block, json: json.trim() === '' ? '{}' : json });
+        const json = joined(block.pieces);
+        const callId = this.#idOf(block);
+        return callOfJson({ ...block, callId, json: json.trim() === '' ? '{}' : json });
       }
       return { type: block.kind, text: block.text.toString() };
     });
@@ -221,9 +252,49 @@ class Decoder implements StreamDecoder {
   }
 }
 
-/** True if the arguments of a call are complete: a server that gives no ids and one index to all calls has begun the next. */
-function isWhole(call: CallBlock | undefined): boolean {
-  return call !== undefined && isJsonObject(parseJson(call.json.toString()));
+/** A piece of a call as the server gave it; texts are empty where they are missing. */
+interface CallPiece {
+  readonly id: string;
+  readonly name: string;
+  readonly json: string;
+  readonly index: number | undefined;
+}
+
+/**
+ * True if a piece begins another call than the known one of its index. Some servers give every call the index 0 and tell
+ * them apart by id only, some give no index or no id at all, and some repeat the name or change the id in each piece.
+ */
+function isNext(known: CallBlock, piece: CallPiece): boolean {
+  const { id, name, json, index } = piece;
+  if (id !== '' && known.wireId !== '') return id !== known.wireId && isOther(known, piece);
+  const isNamed = name !== '' && known.name !== '';
+  if (!isNamed) return false;
+  if (id === '' ? index === undefined : name !== known.name) return true;
+  return json !== '' && isWhole(known) && json !== joined(known.pieces);
+}
+
+/** True if a piece with another id is not one of a server that changes the id in each piece. */
+function isOther(known: CallBlock, { name }: CallPiece): boolean {
+  const goesOn = known.pieces.length > 0 && !isWhole(known);
+  if (name === '') return !goesOn && (known.name !== '' || known.pieces.length > 0);
+  return known.name !== '' && !(goesOn && name === known.name);
+}
+
+function isWhole({ pieces }: CallBlock): boolean {
+  return pieces.at(-1)?.trimEnd().endsWith('}') === true && isObject(joined(pieces));
+}
+
+function isObject(json: string): boolean {
+  return isJsonObject(parseJson(json));
+}
+
+/** The arguments of a call. A few servers send in each piece all so far, or the whole again. */
+function joined(pieces: readonly string[]): string {
+  const json = pieces.join('');
+  if (pieces.length < 2 || isObject(json)) return json;
+  let last = '';
+  for (const piece of pieces) last = last !== '' && piece.startsWith(last) ? piece : last + piece;
+  return isObject(last) ? last : json;
 }
 
 /** Arguments are JSON text; a few servers send the object itself. */
@@ -251,16 +322,6 @@ function faultOfOldServers(chunk: JsonObject): StreamFault | undefined {
   return chunk['object'] === 'error' ? faultOf({ ...chunk }) : undefined;
 }
 
-function stopReason(
-  reason: string | undefined,
-  content: readonly AssistantBlock[],
-): Exclude<StopReason, 'aborted'> {
-  if (reason === 'length' || reason === 'model_length') return 'max_tokens';
-  if (reason === 'content_filter') return 'content_filtered';
-  // not every server sends tool_calls, and some send it without a call
-  return content.some(({ type }) => type === 'tool_call') ? 'tool_calls' : 'end';
-}
-
 function asText(value: unknown): string {
   return typeof value === 'string' ? value : '';
 }
@@ -269,7 +330,7 @@ function asText(value: unknown): string {
  * The counts of a chunk's `usage`; undefined where it has none. `prompt_tokens` includes what was read from and written
  * to a cache, which rye counts apart. DeepSeek names cache reads `prompt_cache_hit_tokens`.
  */
-function usageOf(raw: unknown, hiddenThoughts: boolean): Usage | undefined {
+function usageOf(raw: unknown): Usage | undefined {
   if (!isRecord(raw)) return undefined;
   const details = isRecord(raw['prompt_tokens_details']) ? raw['prompt_tokens_details'] : {};
   const prompt = count(raw['prompt_tokens']);
@@ -277,7 +338,8 @@ function usageOf(raw: unknown, hiddenThoughts: boolean): Usage | undefined {
     details['cached_tokens'] ?? raw['prompt_cache_hit_tokens'] ?? raw['num_cached_tokens'];
   const read = Math.min(prompt, count(cached));
   const completion = count(raw['completion_tokens']);
-  const beyondPrompt = hiddenThoughts ? count(raw['total_tokens']) - prompt : 0;
+  // thoughts of Gemini and xAI count in the total alone
+  const beyondPrompt = prompt === 0 ? 0 : count(raw['total_tokens']) - prompt;
   const written = Math.min(prompt - read, count(details['cache_write_tokens']));
   return {
     input_tokens: prompt - read - written,
@@ -287,10 +349,37 @@ function usageOf(raw: unknown, hiddenThoughts: boolean): Usage | undefined {
   };
 }
 
+/**
+ * The counts of OpenRouter's record of an answer (`GET /generation`), which it has some seconds after the answer ended,
+ * also for one whose connection was cut.
+ */
+export function usageOfRecord(raw: unknown): Usage | undefined {
+  const data = isRecord(raw) ? raw['data'] : undefined;
+  if (!isRecord(data) || typeof data['native_tokens_prompt'] !== 'number') return undefined;
+  const prompt = count(data['native_tokens_prompt']);
+  const read = Math.min(prompt, count(data['native_tokens_cached']));
+  const completion = count(data['native_tokens_completion']);
+  return {
+    input_tokens: prompt - read,
+    output_tokens: Math.max(completion, count(data['native_tokens_reasoning'])),
+    cache_read_tokens: read,
+    cache_write_tokens: 0,
+  };
+}
+
 /** Groq's own place for the usage. */
 function groqUsage(chunk: JsonObject): unknown {
   const own = chunk['x_groq'];
   return isRecord(own) ? own['usage'] : undefined;
+}
+
+function mostOf(one: Usage, other: Usage): Usage {
+  return {
+    input_tokens: Math.max(one.input_tokens, other.input_tokens),
+    output_tokens: Math.max(one.output_tokens, other.output_tokens),
+    cache_read_tokens: Math.max(one.cache_read_tokens, other.cache_read_tokens),
+    cache_write_tokens: Math.max(one.cache_write_tokens, other.cache_write_tokens),
+  };
 }
 
 function count(value: unknown): number {

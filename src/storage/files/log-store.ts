@@ -4,8 +4,9 @@ import type { Clock } from '../../core/clock.ts';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import type { LogHeader } from '../../core/events.ts';
 import { assertThreadId, type IdSource } from '../../core/ids.ts';
-import { makeFolders, syncFolderBy } from '../../disk/folders.ts';
+import { makeFolders } from '../../disk/folders.ts';
 import { type FileSyncer, measuredSync } from '../../disk/measured-sync.ts';
+import { syncFolderBy } from '../../disk/sync-folder.ts';
 import { stageFile, writeFully } from '../../disk/whole-file.ts';
 import { startPosition, type WriterPosition } from '../../log/position.ts';
 import {
@@ -94,10 +95,11 @@ export function createFileLogStore(given: FileLogStoreOptions): LogStore {
       file === undefined
         ? logBytes(pathOf(threadId), range)
         : logBytes(join(folderOf(threadId), basename(file)), range),
-    hold: async (threadId, owner, epoch) => {
+    hold: async (threadId, owner, epoch, { staleMs } = {}) => {
       const { owners } = options;
       const folder = folderOf(threadId);
-      const lease = onDisk(folder, () => takeLease({ folder, threadId, owner, epoch, owners }));
+      const request = { folder, threadId, owner, epoch, owners, staleMs };
+      const lease = onDisk(folder, () => takeLease(request));
       return {
         release: () => lease.release(),
         open: async (writer) => {

@@ -209,12 +209,19 @@ function placeText(row: unknown): string | undefined {
 function parsedPlace(text: string): FleetPlace | undefined {
   const value = parseJson(text);
   if (!isRecord(value)) return undefined;
-  const { queue, priority, partition, bundle }: { readonly [K in keyof FleetPlace]?: unknown } =
-    value;
+  const {
+    queue,
+    priority,
+    partition,
+    bundle,
+    roots,
+  }: { readonly [K in keyof FleetPlace]?: unknown } = value;
   const isWhole =
     typeof queue === 'string' &&
     typeof priority === 'number' &&
     (partition === null || typeof partition === 'string') &&
     typeof bundle === 'string';
-  return isWhole ? { queue, priority, partition, bundle } : undefined;
+  if (!isWhole) return undefined;
+  const known = Array.isArray(roots) ? { roots: roots.map(String) } : {};
+  return { queue, priority, partition, bundle, ...known };
 }

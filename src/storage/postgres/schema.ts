@@ -328,6 +328,11 @@ const SECRETS = `
     sealed TEXT NOT NULL
   );`;
 
+/** Money of model calls under way, and of the next ones. */
+const CALLS = `
+  ALTER TABLE budget_ledger ADD COLUMN in_flight BIGINT NOT NULL DEFAULT 0;
+  ALTER TABLE budget_ledger ADD COLUMN next_call BIGINT NOT NULL DEFAULT 0;`;
+
 /** Steps from one version of the schema to the next. A database is at version n after the first n of them. */
 export const MIGRATIONS: readonly string[] = [
   TABLES + GLOB + LOGS,
@@ -337,4 +342,5 @@ export const MIGRATIONS: readonly string[] = [
   FLEET,
   BY_THREAD_MIGRATION,
   SECRETS,
+  CALLS,
 ];

@@ -33,11 +33,12 @@ export function* linkContinuation(
     now,
     successorId,
   );
-  // a canceled thread stays canceled in its continuation; a resumed thread was stopped before
+  // a canceled thread stays canceled in its continuation, which may have been canceled itself; a resumed one was stopped before
   if (record.status === 'running') {
     yield* change(
-      `UPDATE threads SET cancel_requested = (SELECT cancel_requested FROM threads WHERE thread_id = ?)
-             WHERE thread_id = ?`,
+      `UPDATE threads
+         SET cancel_requested = coalesce(cancel_requested, (SELECT cancel_requested FROM threads WHERE thread_id = ?))
+         WHERE thread_id = ?`,
       threadId,
       successorId,
     );

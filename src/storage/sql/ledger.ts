@@ -6,7 +6,9 @@ import {
   type Heir,
   type Held,
   planHandOver,
+  planHold,
   planInherit,
+  planRaise,
   planRegister,
   planRelease,
   planReopen,
@@ -34,9 +36,11 @@ export const LEDGER_MIGRATIONS: readonly string[] = [
   `CREATE INDEX budget_active ON budget_ledger (thread_id) WHERE status = 'active';`,
   // the lowest epoch of an owner that may still report
   `ALTER TABLE budget_ledger ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;`,
+  `ALTER TABLE budget_ledger ADD COLUMN in_flight INTEGER NOT NULL DEFAULT 0;
+   ALTER TABLE budget_ledger ADD COLUMN next_call INTEGER NOT NULL DEFAULT 0;`,
 ];
 
-const COLUMNS = 'thread_id, parent_id, max, reserved, actual, status';
+const COLUMNS = 'thread_id, parent_id, max, reserved, actual, status, in_flight';
 
 // UNION, not UNION ALL: a damaged ledger whose parents form a loop still ends
 const SUBTREE = `
@@ -89,9 +93,27 @@ export class SqlLedger implements Ledger {
     await this.#database.write(() => reopen(threadId, grant, options));
   }
 
-  async report(threadId: string, actual: MicroUsd, epoch: number): Promise<void> {
+  async raise(threadId: string, to: MicroUsd, epoch: number): Promise<void> {
+    await this.#database.write(() => raise(threadId, to, epoch));
+  }
+
+  async holdForCall(threadId: string, amount: MicroUsd, epoch: number): Promise<boolean> {
+    // the log announces the call, durably: recovery books what a power failure takes from here
+    return await this.#database.write(() => holdForCall(threadId, amount, epoch), LOSABLE);
+  }
+
+  async report(
+    threadId: string,
+    actual: MicroUsd,
+    epoch: number,
+    nextCall?: MicroUsd,
+  ): Promise<void> {
     // the log has each turn's cost, durably: recovery settles the ledger from it
-    await this.#database.write(() => report(threadId, actual, epoch), LOSABLE);
+    await this.#database.write(() => report(threadId, actual, epoch, nextCall), LOSABLE);
+  }
+
+  async nextCall(threadId: string): Promise<MicroUsd> {
+    return await this.#database.read(() => nextCallOf(threadId));
   }
 
   async fence(threadId: string, epoch: number): Promise<void> {
@@ -163,8 +185,7 @@ function* reopen(
 ): Work<void> {
   if (epoch > 0) yield* assertEpoch(threadId, epoch);
   if (heir) yield* inherit(threadId, heir);
-  const top = (yield* one(PAYER, threadId)) as { readonly id: string } | undefined;
-  const row = planReopen(yield* subtree(top?.id ?? threadId), { threadId, grant, keep });
+  const row = planReopen(yield* subtree(yield* payerOf(threadId)), { threadId, grant, keep });
   yield* fence(threadId, epoch);
   if (row) yield* store(row);
 }
@@ -174,22 +195,59 @@ function* inherit(threadId: string, heir: Heir): Work<void> {
   for (const row of planInherit(rows, threadId, heir)) yield* store(row);
 }
 
-function* report(threadId: string, actual: MicroUsd, epoch: number): Work<void> {
+function* raise(threadId: string, to: MicroUsd, epoch: number): Work<void> {
+  yield* assertEpoch(threadId, epoch);
+  yield* store(planRaise(yield* subtree(yield* payerOf(threadId)), threadId, to));
+}
+
+function* holdForCall(threadId: string, amount: MicroUsd, epoch: number): Work<boolean> {
+  yield* assertEpoch(threadId, epoch);
+  const [own] = yield* rowsOf(threadId);
+  const row = planHold(yield* payingRows(own), threadId, amount);
+  if (row) yield* store(row);
+  return row !== undefined;
+}
+
+/** Returns the rows that decide if a thread can pay: its own subtree, or that of the ancestor that pays for it. */
+function* payingRows(row: BudgetRow | undefined): Work<readonly BudgetRow[]> {
+  if (!row) return [];
+  const { thread_id: threadId } = row;
+  return yield* subtree(row.status === 'active' ? threadId : yield* payerOf(threadId));
+}
+
+function* payerOf(threadId: string): Work<string> {
+  const top = (yield* one(PAYER, threadId)) as { readonly id: string } | undefined;
+  return top?.id ?? threadId;
+}
+
+/** Each turn of a thread does this: one statement, which decides as `planReport`. */
+function* report(
+  threadId: string,
+  actual: MicroUsd,
+  epoch: number,
+  nextCall: MicroUsd | undefined,
+): Work<void> {
   assertAmount(actual, threadId);
-  // each turn of a thread does this: one statement that decides as the plan below
-  const raised = yield* change(
-    'UPDATE budget_ledger SET actual = ? WHERE thread_id = ? AND epoch <= ? AND actual < ?',
+  const changed = yield* change(
+    `UPDATE budget_ledger SET actual = CASE WHEN actual < ? THEN ? ELSE actual END, in_flight = 0,
+       next_call = coalesce(?, next_call) WHERE thread_id = ? AND epoch <= ?`,
     actual,
+    actual,
+    nextCall ?? null,
     threadId,
     epoch,
-    actual,
   );
-  if (raised > 0) return;
+  if (changed > 0) return;
   yield* assertEpoch(threadId, epoch);
-  const rows = yield* rowsOf(threadId);
-  const row = planReport(rows, threadId, actual);
-  // the end of a run reports what its last turn did
-  if (row.actual !== rows[0]?.actual) yield* store(row);
+  // refuses a thread that has no budget
+  planReport(yield* rowsOf(threadId), threadId, actual);
+}
+
+function* nextCallOf(threadId: string): Work<MicroUsd> {
+  const row = (yield* one('SELECT next_call FROM budget_ledger WHERE thread_id = ?', threadId)) as
+    | { readonly next_call: MicroUsd }
+    | undefined;
+  return row?.next_call ?? 0;
 }
 
 function* fence(threadId: string, epoch: number): Work<void> {
@@ -233,22 +291,26 @@ function* matching({
   if (threadId !== undefined)
     return (yield* rowsOf(threadId)).filter((row) => row.status === (status ?? row.status));
   const where = status === undefined ? '' : `WHERE status = '${status}'`;
-  return (yield* all(
-    `SELECT ${COLUMNS} FROM budget_ledger ${where} ORDER BY rowid`,
-  )) as readonly BudgetRow[];
+  return yield* select(`SELECT ${COLUMNS} FROM budget_ledger ${where} ORDER BY rowid`);
+}
+
+function* select(sql: string, ...parameters: readonly unknown[]): Work<readonly BudgetRow[]> {
+  const rows = (yield* all(sql, ...parameters)) as readonly Required<BudgetRow>[];
+  return rows.map(({ in_flight, ...row }) => (in_flight > 0 ? { ...row, in_flight } : row));
 }
 
 function* store(row: BudgetRow): Work<void> {
   yield* change(
-    `INSERT INTO budget_ledger (${COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)
+    `INSERT INTO budget_ledger (${COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT (thread_id) DO UPDATE SET parent_id = excluded.parent_id, max = excluded.max, reserved = excluded.reserved,
-       actual = excluded.actual, status = excluded.status`,
+       actual = excluded.actual, status = excluded.status, in_flight = excluded.in_flight`,
     row.thread_id,
     row.parent_id,
     row.max,
     row.reserved,
     row.actual,
     row.status,
+    row.in_flight ?? 0,
   );
 }
 
@@ -273,15 +335,12 @@ function* epochOf(threadId: string): Work<number> {
 }
 
 function* rowsOf(threadId: string): Work<readonly BudgetRow[]> {
-  return (yield* all(
-    `SELECT ${COLUMNS} FROM budget_ledger WHERE thread_id = ?`,
-    threadId,
-  )) as readonly BudgetRow[];
+  return yield* select(`SELECT ${COLUMNS} FROM budget_ledger WHERE thread_id = ?`, threadId);
 }
 
 /** Returns the rows of a thread and all below it. Most threads have no children, which is cheap to find out. */
 function* subtree(threadId: string): Work<readonly BudgetRow[]> {
-  const near = (yield* all(NEAR, threadId, threadId)) as readonly BudgetRow[];
+  const near = yield* select(NEAR, threadId, threadId);
   if (near.every((row) => row.thread_id === threadId)) return near;
-  return (yield* all(SUBTREE, threadId)) as readonly BudgetRow[];
+  return yield* select(SUBTREE, threadId);
 }

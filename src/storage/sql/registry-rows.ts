@@ -219,11 +219,16 @@ export function* idsLike(part: string, limit: number): Work<readonly string[]> {
 
 interface OwnerRow extends OwnerColumns {
   readonly parent_id: string | null;
+  readonly heartbeat_at: string | null;
+  readonly updated_at: string;
 }
+
+/** Silence after which an owner that can't be seen from here holds no slot: many times the interval of its heartbeats. */
+const SILENT_MS = 60_000;
 
 /**
  * Takes a queued thread for `owner`, in the caller's transaction: only while it is `created` without owner and a slot is
- * free. Threads whose process is dead hold no slot.
+ * free. Threads whose process is dead hold no slot, and neither do those of an unseen host that are silent.
  */
 export function* takeLaunch(
   owners: Owners,
@@ -235,16 +240,21 @@ export function* takeLaunch(
   )) as { readonly parent_id: string | null } | undefined;
   if (!queued) return false;
   const owned = (yield* all(
-    `SELECT parent_id, pid, process_start, host FROM threads WHERE status IN (${ACTIVE_STATUSES}) AND pid IS NOT NULL`,
+    `SELECT parent_id, pid, process_start, host, heartbeat_at, updated_at FROM threads WHERE status IN (${ACTIVE_STATUSES}) AND pid IS NOT NULL`,
   )) as readonly OwnerRow[];
   const alive = owned.filter((row) => {
     const found = owners.ofRecord(row);
-    return found !== undefined && owners.state(found) !== 'gone';
+    const state = found === undefined ? 'gone' : owners.state(found);
+    return state === 'unknown' ? !isSilent(row, now) : state !== 'gone';
   });
   const siblings = alive.filter(({ parent_id }) => parent_id === queued.parent_id).length;
   if (!hasSlot({ total: alive.length, siblings, isRoot: queued.parent_id === null }, limits))
     return false;
   return yield* assign({ threadId, owner, now });
+}
+
+function isSilent({ heartbeat_at: beaten, updated_at: updated }: OwnerRow, now: string): boolean {
+  return Date.parse(now) - Date.parse(beaten ?? updated) > SILENT_MS;
 }
 
 export interface LaunchRequest {

@@ -33,7 +33,7 @@ import {
   requireRecord,
   takeLaunch,
 } from './registry-rows.ts';
-import { beginRun, dropRunsAfter, pastEnd, restoreEnd, runOf } from './run-ends.ts';
+import { beginRun, dropRunsAfter, pastEnd, renewRow, restoreEnd, runOf } from './run-ends.ts';
 
 /** The registry of a project in a database. */
 export class SqlRegistry implements Registry {
@@ -54,6 +54,10 @@ export class SqlRegistry implements Registry {
 
   async restore(record: ThreadRecord): Promise<boolean> {
     return await this.#database.write(() => insertRecord(record));
+  }
+
+  async renew(before: ThreadRecord, record: ThreadRecord, run: number): Promise<boolean> {
+    return await this.#database.write(() => renewRow(before, record, run));
   }
 
   async get(threadId: string): Promise<ThreadRecord | undefined> {

@@ -82,6 +82,44 @@ export function* dropRunsAfter(threadId: string, run: number): Work<void> {
   yield* change('UPDATE threads SET run = ? WHERE thread_id = ?', run, threadId);
 }
 
+/** Puts a newer state in place of a row that lost its last changes; false if the row is no longer as `before`. */
+export function* renewRow(before: ThreadRecord, record: ThreadRecord, run: number): Work<boolean> {
+  const { thread_id: threadId, outputs, error } = record;
+  const isAsBefore = yield* one(
+    'SELECT 1 FROM threads WHERE thread_id = ? AND epoch = ? AND status = ?',
+    threadId,
+    before.epoch,
+    before.status,
+  );
+  if (isAsBefore === undefined) return false;
+  if ((yield* runOf(threadId)) < run) yield* beginRun(before);
+  yield* change(
+    `UPDATE threads SET status = ?, updated_at = ?, completed_at = ?, pid = ?, process_start = ?, host = ?, epoch = ?,
+       heartbeat_at = ?, model = ?, cost = ?, result = ?, outputs = ?, error = ?,
+       run = CASE WHEN run < ? THEN ? ELSE run END,
+       continuation_thread_id = coalesce(continuation_thread_id, ?)
+      WHERE thread_id = ?`,
+    record.status,
+    record.updated_at,
+    record.completed_at,
+    record.pid,
+    record.process_start,
+    record.host,
+    record.epoch,
+    record.heartbeat_at,
+    record.model,
+    JSON.stringify(record.cost),
+    record.result,
+    outputs ? JSON.stringify(outputs) : null,
+    error ? JSON.stringify(error) : null,
+    run,
+    run,
+    record.continuation_thread_id,
+    threadId,
+  );
+  return true;
+}
+
 /** Gives a thread the end back that it had before a resume that could not begin. Its epoch stays raised. */
 export function* restoreEnd(before: ThreadRecord): Work<void> {
   const { thread_id: threadId, outputs, error } = before;

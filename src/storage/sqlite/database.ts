@@ -1,6 +1,7 @@
-import { existsSync, lstatSync, mkdirSync } from 'node:fs';
+import { existsSync, lstatSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
+import { makeFolders } from '../../disk/folders.ts';
 import type { DatabaseState } from '../maintenance.ts';
 import type { SqlDatabase, Work } from '../sql-work.ts';
 import type { CloseOptions } from '../store.ts';
@@ -190,7 +191,7 @@ export class LazyDatabase implements SqlDatabase {
 function openDatabase({ path: file, migrations, synchronous, isCache }: DatabaseOptions): Database {
   const folder = dirname(file);
   const path = isCache === true && !existsSync(folder) ? IN_MEMORY : file;
-  if (path !== IN_MEMORY) mkdirSync(folder, { recursive: true, mode: 0o700 });
+  if (path !== IN_MEMORY) makeFolders(folder, 0o700);
   assertNoLinks(path);
   const database = openSqlite(path, { readonly: false, timeout: BUSY_TIMEOUT_MS });
   try {

@@ -63,8 +63,8 @@ function nodeSqlite(): NodeSqlite {
   } catch (cause) {
     throw new RyeError(
       'storage_failed',
-      `Node ${process.version} has no SQLite: use Node 22.13 or later, or install better-sqlite3 with a binding for this Node`,
-      { cause },
+      `rye needs Node 22.13 or later; this is ${process.versions.node}`,
+      { hint: 'Node 20.10 works with better-sqlite3, if its binding is for this Node.', cause },
     );
   } finally {
     process.emitWarning = warn;

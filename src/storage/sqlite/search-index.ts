@@ -12,6 +12,7 @@ import type {
 import type { FolderScope, IndexAnswer, SearchIndex } from '../search-index.ts';
 import type { CloseOptions } from '../store.ts';
 import { LazyDatabase, type Migrations } from './database.ts';
+import { isOneSign, pairedText, withParts } from './word-parts.ts';
 
 export const INDEX_MIGRATIONS: Migrations = [
   // the tables of the first version hold copies of texts; the last step drops them
@@ -56,6 +57,18 @@ export const INDEX_MIGRATIONS: Migrations = [
      DELETE FROM documents_fts WHERE rowid = old.rowid;
    END;`,
   // The index of prefixes of two characters cost a fifth of each insertion; searches for one character are quick without one.
+  `DROP TABLE documents_fts;
+   DELETE FROM folders;
+   DROP TRIGGER documents_deleted;
+   DELETE FROM documents;
+   CREATE VIRTUAL TABLE documents_fts USING fts5 (
+     title, tags, id, body, content = '', contentless_delete = 1,
+     tokenize = 'unicode61 remove_diacritics 2'
+   );
+   CREATE TRIGGER documents_deleted AFTER DELETE ON documents BEGIN
+     DELETE FROM documents_fts WHERE rowid = old.rowid;
+   END;`,
+  // Texts are indexed again with the parts of their words.
   `DROP TABLE documents_fts;
    DELETE FROM folders;
    DROP TRIGGER documents_deleted;
@@ -252,10 +265,10 @@ export class SqliteSearchIndex implements SearchIndex {
     this.#database.run(
       `INSERT INTO documents_fts (rowid, title, tags, id, body)
        VALUES (last_insert_rowid(), ?, ?, ?, ?)`,
-      title,
-      tags,
-      id,
-      body,
+      withParts(title),
+      withParts(tags),
+      withParts(id),
+      withParts(body),
     );
     return true;
   }
@@ -322,8 +335,9 @@ function compile(node: SearchNode): Compiled {
     const { text, negative } = compile(node.node);
     return { text, negative: !negative };
   }
-  const prefix = node.kind === 'term' && node.prefix ? ' *' : '';
-  return positive(`${column(node.field)}${quoted(node.text)}${prefix}`);
+  const text = pairedText(node.text);
+  const isPrefix = node.kind === 'term' && (node.prefix || isOneSign(node.text));
+  return positive(`${column(node.field)}${quoted(text)}${isPrefix ? ' *' : ''}`);
 }
 
 function any(nodes: readonly Compiled[]): Compiled {

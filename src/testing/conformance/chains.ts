@@ -29,6 +29,12 @@ export function chainCases(open: OpenStore): void {
     await registry.linkContinuation('b-1', 'b-2', T1, 1);
     await registry.requestCancel('b-1', 'asked before it continued', T1);
     expect((await registry.get('b-2'))?.cancel_requested).toBe('asked before it continued');
+    // a request to the one that continues stays
+    for (const id of ['c-1', 'c-2']) await registry.register(threadParams(id));
+    await registry.claim('c-1', owners.self(), T0);
+    await registry.requestCancel('c-2', 'at once', T1);
+    await registry.linkContinuation('c-1', 'c-2', T1, 1);
+    expect((await registry.get('c-2'))?.cancel_requested).toBe('at once');
     await registry.claim('a-2', owners.self(), T1);
     await registry.finish('a-2', {
       status: 'cancelled',

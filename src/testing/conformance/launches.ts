@@ -53,6 +53,18 @@ export function launchCases(open: OpenStore): void {
     expect(await registry.takeLaunch('e', self, LIMITS, T1)).toBe(true);
   });
 
+  it('counts no thread of another host that is silent', async () => {
+    const { registry, owners } = await open();
+    const self = owners.self();
+    for (const id of ['a', 'b', 'c']) await registry.register(threadParams(id));
+    for (const id of ['a', 'b']) await registry.claim(id, otherHost({ owners }), T0);
+    const after = (ms: number): string => new Date(Date.parse(T0) + ms).toISOString();
+    await registry.heartbeat('b', 1, after(30_000), {});
+    const two = { maxChildren: 2, maxTotal: 2 };
+    expect(await registry.takeLaunch('c', self, two, after(59_000))).toBe(false);
+    expect(await registry.takeLaunch('c', self, two, after(61_000))).toBe(true);
+  });
+
   it('always leaves a parent one running child', async () => {
     const { registry, owners } = await open();
     const self = owners.self();

@@ -148,6 +148,54 @@ export function ledgerCases(open: OpenStore): void {
     expect(await ids({ thread_id: 'none' })).toEqual([]);
   });
 
+  it('sets aside what a call may cost until it is reported, and keeps what the next one needs', async () => {
+    const { ledger } = await open();
+    await ledger.register('root', 100);
+    expect(await ledger.nextCall('root')).toBe(0);
+    expect(await ledger.holdForCall('root', 60, 1)).toBe(true);
+    expect(await ledger.remaining('root')).toBe(100);
+    expect(await ledger.rows()).toMatchObject([{ thread_id: 'root', actual: 0, in_flight: 60 }]);
+    await expect(ledger.reserve('a', 41, 'root')).rejects.toMatchObject({
+      code: 'budget_insufficient',
+    });
+    await ledger.reserve('a', 40, 'root');
+    expect(await ledger.holdForCall('root', 61, 1)).toBe(false);
+    await ledger.report('root', 20, 1, 7);
+    expect(await ledger.remaining('root')).toBe(40);
+    await ledger.report('root', 10, 1);
+    expect(await ledger.nextCall('root')).toBe(7);
+    // a thread that has ended pays from the budget of its parent
+    await ledger.release('a');
+    expect(await ledger.holdForCall('a', 81, 1)).toBe(false);
+    expect(await ledger.holdForCall('a', 40, 1)).toBe(true);
+    await expect(ledger.reserve('b', 41, 'root')).rejects.toMatchObject({
+      code: 'budget_insufficient',
+    });
+    await ledger.fence('a', 2);
+    await expect(ledger.holdForCall('a', 0, 1)).rejects.toMatchObject({ code: 'thread_locked' });
+    expect(await ledger.holdForCall('a', 0, 2)).toBe(true);
+    await ledger.reserve('b', 80, 'root');
+    await expect(ledger.holdForCall('none', 1, 1)).rejects.toMatchObject({
+      code: 'budget_unregistered',
+    });
+  });
+
+  it('raises what a thread may spend, paid by the one above it', async () => {
+    const { ledger } = await open();
+    await ledger.register('root', 100);
+    await ledger.reserve('a', 40, 'root');
+    await ledger.raise('a', 90, 1);
+    expect(await ledger.remaining('a')).toBe(90);
+    expect(await ledger.remaining('root')).toBe(10);
+    await expect(ledger.raise('a', 101, 1)).rejects.toMatchObject({ code: 'budget_insufficient' });
+    await ledger.raise('root', 200, 1);
+    await ledger.raise('root', 150, 1);
+    expect(await ledger.remaining('root')).toBe(110);
+    await ledger.raise('a', 101, 1);
+    await ledger.fence('a', 2);
+    await expect(ledger.raise('a', 102, 1)).rejects.toMatchObject({ code: 'thread_locked' });
+  });
+
   it('replaces the reservation of the same child, and gives none under a parent that has ended', async () => {
     const { ledger } = await open();
     await ledger.register('root', 100);

@@ -1,4 +1,3 @@
-import { isoTime } from '../../core/clock.ts';
 import { messageOf, RyeError } from '../../core/errors.ts';
 import {
   isActive,
@@ -8,14 +7,13 @@ import {
   type ThreadStatus,
 } from '../../core/thread.ts';
 import type { Owner } from '../../storage/store.ts';
-import type { Exporting, Launching, Process, Recovering, Stored, Supervising } from '../ports.ts';
+import type { Launching, Recovering, Stored, Supervising } from '../ports.ts';
 import { recoverThread } from '../recovery/recover.ts';
-import { endUnstarted } from '../run/start.ts';
-import type { ChildPolicy, Coordination } from '../thread-config.ts';
 import { chainEnd, openDescendants } from './children.ts';
 import { wakeFinished } from './deliver.ts';
-import { endWaiting } from './end-waiting.ts';
-import { endProcess, removeHandover, wasLaunched } from './process-fs.ts';
+import { eachOne } from './each-one.ts';
+import { cancelOne, endChildren } from './end-children.ts';
+import { endProcess, wasLaunched } from './process-fs.ts';
 import { resumeInBackground, resumeWaitingAncestors } from './resume-process.ts';
 import { startQueued } from './spawn.ts';
 
@@ -25,23 +23,23 @@ import { startQueued } from './spawn.ts';
  */
 export async function afterEnd(env: Supervising, result: ThreadResult): Promise<void> {
   const { thread_id, status, parent_thread_id: parent } = result;
-  try {
-    const { coordination } = env.config;
-    if (policyAt(status, coordination) === 'cancel') {
-      for (const child of await openDescendants(env.store.registry, thread_id)) {
-        await cancelOne(env, child, `its parent ${thread_id} ended as ${status}`);
-      }
-    }
-    await startQueued(env, status === 'continued' ? undefined : thread_id);
+  const isLast = status !== 'continued';
+  const steps: readonly (() => Promise<unknown>)[] = [
+    () => endChildren(env, thread_id, status),
+    () => startQueued(env, isLast ? thread_id : undefined),
     // its own queue, and its end in the queue of the thread that started it
-    if (status !== 'continued') await wakeFinished(env, thread_id);
-    if (parent !== undefined) {
-      await wakeFinished(env, parent);
-      await resumeWaitingAncestors(env, thread_id);
+    ...(isLast ? [() => wakeFinished(env, thread_id)] : []),
+    ...(parent === undefined
+      ? []
+      : [() => wakeFinished(env, parent), () => resumeWaitingAncestors(env, thread_id)]),
+    () => goOnIfDecided(env, result),
+  ];
+  for (const step of steps) {
+    try {
+      await step();
+    } catch (error) {
+      env.onNotice(`thread ${thread_id}: its family could not be handled: ${messageOf(error)}`);
     }
-    await goOnIfDecided(env, result);
-  } catch (error) {
-    env.onNotice(`thread ${thread_id}: its children could not be handled: ${messageOf(error)}`);
   }
 }
 
@@ -58,12 +56,6 @@ async function goOnIfDecided(
   }
 }
 
-function policyAt(status: ThreadResult['status'], policies: Coordination): ChildPolicy {
-  if (status === 'cancelled') return policies.onParentCancel;
-  if (status === 'error') return policies.onParentError;
-  return status === 'completed' ? policies.onParentComplete : 'keep';
-}
-
 export interface CancelRequest {
   readonly threadId: string;
   readonly reason: string;
@@ -74,7 +66,7 @@ export interface CancelRequest {
 /**
  * Asks the last thread of a chain to stop, and its descendants with `tree` or if `child_policy.on_parent_cancel` is
  * `cancel`. Its owner, in any process, notices within a moment; a thread without a process is ended here. Resolves to
- * the ids of the threads that were still open.
+ * the ids of the threads that were still open. One that can't be ended keeps none of the others; it throws afterwards.
  */
 export async function cancelThread(
   env: Supervising,
@@ -88,38 +80,20 @@ export async function cancelThread(
       ? await openDescendants(registry, target.thread_id)
       : [];
   const open = [...(target ? [target] : []), ...below].filter(({ status }) => !isFinal(status));
-  for (const record of open) {
+  const cancel = async ({ thread_id: id }: ThreadRecord): Promise<void> => {
     // the end of one that waited for people may have ended those that it waited for
-    const now = await registry.get(record.thread_id);
+    const now = await registry.get(id);
     if (now && !isFinal(now.status)) await cancelOne(env, now, reason);
-  }
-  if (target) await resumeWaitingAncestors(env, target.thread_id);
-  await startQueued(env);
+  };
+  await eachOne<() => Promise<unknown>>(
+    [
+      async () => await eachOne(open, cancel),
+      async () => target && (await resumeWaitingAncestors(env, target.thread_id)),
+      async () => await startQueued(env),
+    ],
+    async (step) => await step(),
+  );
   return open.map(({ thread_id }) => thread_id);
-}
-
-async function cancelOne(
-  env: Stored & Process & Exporting,
-  record: ThreadRecord,
-  reason: string,
-): Promise<void> {
-  const { thread_id: threadId, status } = record;
-  const needed = await endWaiting(env, record, reason);
-  if (needed) {
-    // a call of the thread waited for these: nothing needs them any more
-    for (const id of needed) {
-      const below = await chainEnd(env.store.registry, id);
-      if (below && !isFinal(below.status)) await cancelOne(env, below, reason);
-    }
-    return;
-  }
-  await env.store.registry.requestCancel(threadId, reason, isoTime(env.clock.now()));
-  if (status !== 'created') return;
-  const error = { code: 'cancelled', message: `the thread was cancelled: ${reason}` } as const;
-  // if it was claimed meanwhile, its owner sees the request
-  if (await endUnstarted(env, threadId, { status: 'cancelled', error })) {
-    await removeHandover(env.files.folder(threadId));
-  }
 }
 
 export interface KillRequest {
@@ -151,13 +125,11 @@ export async function killThread(
   const victims = [target, ...below];
   for (const victim of victims) await assertKillable(env, victim, victims);
   const pids = new Map<string, number>();
-  // first, so that a process that ends cleanly records the reason and nothing new starts below
-  await cancelThread(env, { threadId, reason, tree });
-  for (const victim of victims) {
+  const kill = async (victim: ThreadRecord): Promise<void> => {
     const { owners } = env.store;
     const owner = activeOwner(env, (await registry.get(victim.thread_id)) ?? victim);
     const pid = owner && owners.pidOf(owner);
-    if (!owner || pid === undefined) continue;
+    if (!owner || pid === undefined) return;
     const group = wasLaunched(env.files.folder(victim.thread_id));
     const isRunning = async (): Promise<boolean> => {
       const now = await registry.get(victim.thread_id);
@@ -165,10 +137,18 @@ export async function killThread(
     };
     if (await endProcess({ owner, pid, group, owners, clock: env.clock, isRunning }))
       pids.set(victim.thread_id, pid);
-    for (const left of await leftBy(env, owner)) await recoverThread(env, left.thread_id);
-  }
-  await resumeWaitingAncestors(env, target.thread_id);
-  await startQueued(env);
+    await eachOne(await leftBy(env, owner), async (left) => await recoverLeft(env, left));
+  };
+  await eachOne<() => Promise<unknown>>(
+    [
+      // first, so that a process that ends cleanly records the reason and nothing new starts below
+      async () => await cancelThread(env, { threadId, reason, tree }),
+      async () => await eachOne(victims, kill),
+      async () => await resumeWaitingAncestors(env, target.thread_id),
+      async () => await startQueued(env),
+    ],
+    async (step) => await step(),
+  );
   return await Promise.all(
     victims.map(async ({ thread_id }) => ({
       thread_id,
@@ -190,6 +170,18 @@ async function leftBy(env: Pick<Stored, 'store'>, owner: Owner): Promise<readonl
   return active.filter((record) => owners.ofRecord(record)?.id === owner.id);
 }
 
+async function recoverLeft(env: Recovering, { thread_id: id }: ThreadRecord): Promise<void> {
+  try {
+    await recoverThread(env, id);
+  } catch (error) {
+    // another process, such as one that waits for it, was faster
+    const isDone = error instanceof RyeError && DONE.has(error.code);
+    if (!isDone) throw error;
+  }
+}
+
+const DONE: ReadonlySet<string> = new Set(['thread_locked', 'illegal_transition']);
+
 async function assertKillable(
   env: Pick<Stored, 'store'>,
   victim: ThreadRecord,
@@ -200,9 +192,13 @@ async function assertKillable(
   const { owners } = env.store;
   const { thread_id: threadId, parent_id: parentId } = victim;
   if (owners.pidOf(owner) === undefined) {
-    throw new RyeError('thread_locked', `thread ${threadId} runs on ${victim.host}, not here`, {
-      hint: `Cancel it: rye threads cancel ${threadId}`,
-    });
+    throw new RyeError(
+      'thread_locked',
+      `thread ${threadId} runs in ${owners.describe(owner)}, not here`,
+      {
+        hint: `Cancel it: rye threads cancel ${threadId}`,
+      },
+    );
   }
   const parent = parentId === null ? undefined : await env.store.registry.get(parentId);
   const isNested = parent !== undefined && activeOwner(env, parent)?.id === owner.id;

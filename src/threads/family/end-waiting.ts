@@ -1,5 +1,6 @@
 import type { ApprovalDecided } from '../../core/approval.ts';
 import { isoTime } from '../../core/clock.ts';
+import { RyeError } from '../../core/errors.ts';
 import type { EventDraft } from '../../core/events.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import { type AwaitedCall, awaitedCalls } from '../../log/open-calls.ts';
@@ -14,7 +15,8 @@ import { openDocument } from '../thread-document.ts';
 
 /**
  * Ends a suspended thread that waits for people, or for its next leg, as cancelled: its requests are withdrawn, in the log and for everyone who
- * could decide them. Returns the children that its open calls run and wait for; undefined for a thread that does not wait.
+ * could decide them. Returns the children that its open calls run and wait for; undefined for a thread that does not wait,
+ * or that another process continues: that one is asked to stop. One that can't be ended stays as it is.
  */
 export async function endWaiting(
   env: Stored & Process & Exporting,
@@ -23,19 +25,73 @@ export async function endWaiting(
 ): Promise<readonly string[] | undefined> {
   if (!isPaused(waiting)) return undefined;
   const { thread_id: threadId } = waiting;
-  const { registry, logs, approvals } = env.store;
   const now = isoTime(env.clock.now());
-  const ids = await approvals.pendingIds(threadId);
-  const record = await registry.claim(threadId, env.owner, now);
-  for (const id of ids) await approvals.close(id, 'withdrawn', now);
-  const ended = await env.files.readDocument(threadId);
-  const plan = await env.files.readPlan(ended);
+  // a recovery after a crash of this process ends it as cancelled
+  await env.store.registry.requestCancel(threadId, reason, now);
+  await signedParts(env, threadId);
+  const record = await claimPaused(env, waiting);
+  if (!record) return undefined;
+  try {
+    return await endClaimed(env, record, reason);
+  } catch (error) {
+    await suspendAgain(env, waiting, record.epoch);
+    throw error;
+  }
+}
+
+/** Gives a thread that could not be ended its state back. A failure leaves it to recovery, which ends it. */
+async function suspendAgain(
+  { store, clock }: Pick<Stored, 'store'> & Pick<Process, 'clock'>,
+  { thread_id: threadId, cost, result, outputs, error }: ThreadRecord,
+  epoch: number,
+): Promise<void> {
+  const end = {
+    status: 'suspended' as const,
+    now: isoTime(clock.now()),
+    cost,
+    result: result ?? '',
+    epoch,
+    ...(outputs ? { outputs } : {}),
+    ...(error ? { error } : {}),
+  };
+  await store.registry.finish(threadId, end).catch(() => undefined);
+}
+
+async function signedParts(env: Stored, threadId: string) {
+  const document = await env.files.readDocument(threadId);
+  return { document, plan: await env.files.readPlan(document) };
+}
+
+/** Claims a thread for its end; undefined if another process has resumed it. */
+async function claimPaused(
+  env: Stored & Process,
+  { thread_id: threadId }: ThreadRecord,
+): Promise<ThreadRecord | undefined> {
+  try {
+    return await env.store.registry.claim(threadId, env.owner, isoTime(env.clock.now()));
+  } catch (error) {
+    if (error instanceof RyeError && error.code === 'thread_locked') return undefined;
+    throw error;
+  }
+}
+
+async function endClaimed(
+  env: Stored & Process & Exporting,
+  record: ThreadRecord,
+  reason: string,
+): Promise<readonly string[]> {
+  const { thread_id: threadId } = record;
+  const { logs, approvals } = env.store;
+  const { document: ended, plan } = await signedParts(env, threadId);
   const document = openDocument(ended);
   const started = { threadId, plan, record, document, parent: undefined };
   const { verifier } = env;
   const writer = await logs.reopen(threadId, { ...writerOptions(env, started), verifier });
-  const recorder = new Recorder({ writer, clock: env.clock, deltas: 'off' });
   const { events } = await logs.read(threadId, { end: writer.head.bytes });
+  const now = isoTime(env.clock.now());
+  for (const id of await approvals.pendingIds(threadId))
+    await approvals.close(id, 'withdrawn', now);
+  const recorder = new Recorder({ writer, clock: env.clock, deltas: 'off' });
   const open = awaitedCalls(events);
   recorder.record([
     ...withdrawals(new ApprovalHistory(events), reason),

@@ -160,7 +160,8 @@ export async function endProcess(request: EndProcess): Promise<boolean> {
 async function isGone(request: EndProcess, withinMs: number): Promise<boolean> {
   const { clock } = request;
   const deadline = clock.monotonic() + withinMs;
-  while (isAlive(request)) {
+  // one that can't be looked at has not ended
+  while (request.owners.state(request.owner) !== 'gone') {
     if (clock.monotonic() >= deadline) return false;
     await clock.sleep(LOOK_MS);
   }

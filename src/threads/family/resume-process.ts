@@ -6,16 +6,22 @@ import { awaitedApprovals, awaitedThreads, isParked, isWaiting } from '../run/wa
 import { chainEnd } from './children.ts';
 import { launchProcess } from './process-fs.ts';
 
+/** Resumes a thread: a process of this machine, or a worker of a fleet. */
+export interface Resumer {
+  /** True once it is certain that it does nothing any more. */
+  hasEnded(): boolean;
+}
+
 /**
- * Starts a process that resumes a thread which waits for people; false if it does not wait, or could not be started. Of
+ * Starts a process that resumes a thread which waits for people; undefined if it does not wait, or could not be started. Of
  * two processes that resume one thread, one gets it.
  */
 export async function resumeInBackground(
   env: Stored & Process & Launching,
   threadId: string,
-): Promise<boolean> {
+): Promise<Resumer | undefined> {
   const thread = await chainEnd(env.store.registry, threadId);
-  return thread && isWaiting(thread) ? await launchResume(env, thread.thread_id) : false;
+  return thread && isWaiting(thread) ? await launchResume(env, thread.thread_id) : undefined;
 }
 
 /** Resumes the threads above one that has ended, or that waits for other requests than before, if they wait for it. */
@@ -57,23 +63,25 @@ export async function areAtRest(
   return true;
 }
 
-/** Starts a process that resumes a thread; one of a fleet is resumed by a worker. */
+/** Starts a process that resumes a thread; one of a fleet is resumed by a worker. Undefined if that failed. */
 export async function launchResume(
   env: Stored & Process & Launching,
   threadId: string,
-): Promise<boolean> {
+): Promise<Resumer | undefined> {
   try {
-    if ((await env.fleet?.resume(threadId)) === true) return true;
+    if ((await env.fleet?.resume(threadId)) === true) return { hasEnded: () => false };
     const runner = await env.runner();
-    await launchProcess({
+    const pid = await launchProcess({
       runner: { ...runner, args: [...runner.args.slice(0, -1), 'threads', 'resume'] },
       threadId,
       folder: env.files.folder(threadId),
       cwd: env.projectPath,
     });
-    return true;
+    const { owners } = env.store;
+    const owner = owners.ofProcess(pid);
+    return { hasEnded: () => owner === undefined || owners.state(owner) === 'gone' };
   } catch (error) {
     env.onNotice(`thread ${threadId} was not resumed: ${messageOf(error)}`);
-    return false;
+    return undefined;
   }
 }

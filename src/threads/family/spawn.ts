@@ -138,11 +138,11 @@ async function registerLaunched(
 /** Sets the budget of a registered thread aside and writes its signed thread.json and its plan. */
 async function writeCreated(
   env: LaunchEnv,
-  { plan, parent }: PreparedThread,
+  { plan }: PreparedThread,
   threadId: string,
   sync: 'all' | 'content',
 ): Promise<void> {
-  await reserveBudget(env, plan, threadId, parent);
+  await reserveBudget(env, plan, threadId);
   const now = isoTime(env.clock.now());
   const document = { ...startDocument(plan, { threadId, now }), status: 'created' as const };
   await env.files.writeDocument(document, sync);

@@ -1,9 +1,9 @@
 import { isoTime } from '../../core/clock.ts';
-import type { ThreadRecord } from '../../core/thread.ts';
+import { isFinal, type ThreadRecord } from '../../core/thread.ts';
 import type { Launching, Process, Stored } from '../ports.ts';
-import { awaitedApprovals, isWaiting } from '../run/waiting.ts';
+import { awaitedApprovals, awaitedThreads, isWaiting } from '../run/waiting.ts';
 import { chainEnd } from './children.ts';
-import { launchResume } from './resume-process.ts';
+import { launchResume, type Resumer, resumeWaitingAncestors } from './resume-process.ts';
 
 /** Time after which a thread that did not continue is resumed again, in milliseconds. */
 const AGAIN_MS = 30_000;
@@ -63,6 +63,57 @@ export class DecisionTaker {
     const last = this.#tried.get(key);
     if (last !== undefined && now - last < AGAIN_MS) return false;
     this.#tried.set(key, now);
-    return await launchResume(this.#env, thread.thread_id);
+    return (await launchResume(this.#env, thread.thread_id)) !== undefined;
+  }
+}
+
+/** Time in which a process that was started takes its thread; a slower one is not waited for. */
+const TAKEN_MS = 10_000;
+const TAKEN_LOOK_MS = 30;
+
+/**
+ * Resumes threads that wait for one which has ended: the process that ended it may have died before it woke them. Returns
+ * once those of them that are `neededNow` are taken. Only threads of the own key are resumed. In a store of a fleet, whose
+ * workers look for such threads, only those above the ones that have just `ended`.
+ */
+export async function wakeUnwoken(
+  env: Stored & Process & Launching,
+  { ended = [], neededNow = [] }: { ended?: readonly string[]; neededNow?: readonly string[] } = {},
+): Promise<void> {
+  const { registry, maintenance } = env.store;
+  if (!maintenance) {
+    for (const id of ended) await resumeWaitingAncestors(env, id);
+    return;
+  }
+  for (const thread of await registry.list({ status: 'suspended' })) {
+    if (!isWaiting(thread) || !(await hasNews(env, thread))) continue;
+    const { thread_id: threadId, chain_root_id: root } = thread;
+    const before = await registry.runOf(threadId);
+    const resumer = await launchResume(env, threadId);
+    const isNeeded = neededNow.some((id) => id === threadId || id === root);
+    if (resumer && isNeeded) await taken(env, { threadId, before, resumer });
+  }
+}
+
+async function hasNews(env: Stored & Process, thread: ThreadRecord): Promise<boolean> {
+  const { registry, approvals } = env.store;
+  const ends = await Promise.all(
+    awaitedThreads(thread).map(async (id) => await chainEnd(registry, id)),
+  );
+  if (!ends.some((end) => end && isFinal(end.status))) return false;
+  const asked = await Promise.all(awaitedApprovals(thread).map((id) => approvals.get(id)));
+  const own = env.signer().keyId;
+  return asked.every((stored) => !stored || stored.request.worker_key_id === own);
+}
+
+async function taken(
+  { store, clock }: Stored & Process,
+  { threadId, before, resumer }: { threadId: string; before: number; resumer: Resumer },
+): Promise<void> {
+  const deadline = clock.monotonic() + TAKEN_MS;
+  while (clock.monotonic() < deadline) {
+    const hasEnded = resumer.hasEnded();
+    if (hasEnded || (await store.registry.runOf(threadId)) !== before) return;
+    await clock.sleep(TAKEN_LOOK_MS);
   }
 }

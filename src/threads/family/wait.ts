@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import type { Clock } from '../../core/clock.ts';
-import { type ErrorInfo, messageOf } from '../../core/errors.ts';
+import { type ErrorInfo, EXIT, toRyeError } from '../../core/errors.ts';
 import type { WorktreeChanges } from '../../core/isolation.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { isActive, type ThreadRecord, type ThreadStatus } from '../../core/thread.ts';
@@ -9,6 +9,7 @@ import type { Store } from '../../storage/store.ts';
 import type { AwaitedThreads } from '../../tools/tool.ts';
 import type { Launching, Recovering } from '../ports.ts';
 import { recoverThread } from '../recovery/recover.ts';
+import { deathOf } from '../run/liveness.ts';
 import { awaitedApprovals, isParked, isWaiting } from '../run/waiting.ts';
 import { threadsFolder } from '../thread-files-fs.ts';
 import { changesOf } from './changes.ts';
@@ -16,7 +17,7 @@ import { chainEnd } from './children.ts';
 import { resumeWaitingAncestors } from './resume-process.ts';
 import { signedEnd } from './signed-end.ts';
 import { startQueued } from './spawn.ts';
-import { DecisionTaker } from './take-up.ts';
+import { DecisionTaker, wakeUnwoken } from './take-up.ts';
 import { type ChangeWatch, watchFile } from './watch-fs.ts';
 
 /** The state of one thread that was waited for. */
@@ -72,8 +73,10 @@ export interface WaitPorts {
   readonly store: Pick<Store, 'registry' | 'owners'>;
   readonly clock: Pick<Clock, 'monotonic' | 'sleep'>;
   readonly watch: ChangeWatch;
-  /** Finalizes a crashed thread; false if that is not possible now. */
-  readonly settle: (thread: ThreadRecord) => Promise<boolean>;
+  /** True if a thread whose owner can't be seen from here gave no sign of life for too long. */
+  readonly isSilent: (thread: ThreadRecord) => boolean;
+  /** Finalizes a crashed thread; `later` if that is not possible now, an error if it never is. */
+  readonly settle: (thread: ThreadRecord) => Promise<'settled' | 'later' | ErrorInfo>;
   /** Returns the end of a run as it is signed, see `signed-end.ts`. */
   readonly signedEnd: (thread: ThreadRecord, run: number) => Promise<ThreadRecord>;
   /** Reads the changes in the worktree of a thread that has ended. */
@@ -103,7 +106,7 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
   /** The run that is waited for, by thread: of one that continues another since the wait began, its first. */
   const runs = new Map<string, number>();
   const parked = new Map<string, ThreadRecord>();
-  const found = async (id: string): Promise<readonly [ThreadRecord | undefined, boolean]> => {
+  const found: Find = async (id) => {
     const { registry } = ports.store;
     const last = await chainEnd(registry, id);
     if (!last) return [undefined, false];
@@ -122,17 +125,13 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
     if (!end || isHandedOff(end)) return [end ?? last, false];
     return [await ports.signedEnd(end, run), true];
   };
-  const unsettled = new Set<string>();
+  const settled = settling(ports, found);
   const quiet = new QuietThreads(ports);
   const look = async (): Promise<void> => {
     await request.onLook?.();
     const open = ids.filter((id) => !ended.has(id));
     for (const id of await quiet.others(open, seen)) {
-      let [record, isOver] = await found(id);
-      if (record && isLost(ports, record) && !unsettled.has(record.thread_id)) {
-        if (!(await ports.settle(record))) unsettled.add(record.thread_id);
-        [record, isOver] = await found(id);
-      }
+      const [record, isOver] = await settled(id);
       seen.set(id, record);
       parked.delete(id);
       if (parks && record && isWaiting(record)) parked.set(id, record);
@@ -174,6 +173,46 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
       ? {}
       : { waiting: awaitedBy(isLong() ? openOf(ids, seen, ended) : [...parked.values()]) }),
   };
+}
+
+type Find = (id: string) => Promise<readonly [ThreadRecord | undefined, boolean]>;
+
+/** Finds a thread and whether it is over, after an attempt to finalize one that has crashed. */
+function settling(ports: WaitPorts, found: Find): Find {
+  const retries = new Retries(ports);
+  return async (id) => {
+    const [lost, isEnded] = await found(id);
+    if (!lost || !isLost(ports, lost) || !retries.isDue(lost)) return [lost, isEnded];
+    const settlement = await ports.settle(lost);
+    if (settlement === 'later') retries.put(lost);
+    const [record, isOver] = await found(id);
+    if (typeof settlement !== 'object' || !record || isOver) return [record, isOver];
+    // its log can't tell more about how it ended
+    return [{ ...record, status: 'error', error: settlement }, true];
+  };
+}
+
+/** Pauses between two attempts to finalize a thread. */
+const RETRY_MS = 1000;
+const MAX_RETRY_MS = 30_000;
+
+/** When crashed threads that could not be finalized are tried again: a disk may have space by then. */
+class Retries {
+  readonly #clock: WaitPorts['clock'];
+  readonly #next = new Map<string, { readonly atMs: number; readonly pauseMs: number }>();
+
+  constructor({ clock }: Pick<WaitPorts, 'clock'>) {
+    this.#clock = clock;
+  }
+
+  isDue({ thread_id: id }: ThreadRecord): boolean {
+    return this.#clock.monotonic() >= (this.#next.get(id)?.atMs ?? 0);
+  }
+
+  put({ thread_id: id }: ThreadRecord): void {
+    const pauseMs = Math.min((this.#next.get(id)?.pauseMs ?? RETRY_MS / 2) * 2, MAX_RETRY_MS);
+    this.#next.set(id, { atMs: this.#clock.monotonic() + pauseMs, pauseMs });
+  }
 }
 
 /** The threads that are active: of many threads, one query finds those that need no look. */
@@ -253,11 +292,15 @@ function isHandedOff({ status, continuation_thread_id: next }: ThreadRecord): bo
   return status === 'continued' && next !== null;
 }
 
-/** True if an active thread's process is known to be gone. Queued threads have no process yet. */
-function isLost({ store }: Pick<WaitPorts, 'store'>, record: ThreadRecord): boolean {
+/** True if an active thread's process is gone, or seems to be. Queued threads have no process yet. */
+function isLost(
+  { store, isSilent }: Pick<WaitPorts, 'store' | 'isSilent'>,
+  record: ThreadRecord,
+): boolean {
   const owner = store.owners.ofRecord(record);
-  if (!isActive(record.status) || record.worker !== null) return false;
-  return owner !== undefined && store.owners.state(owner) === 'gone';
+  if (!isActive(record.status) || record.worker !== null || owner === undefined) return false;
+  const state = store.owners.state(owner);
+  return state === 'gone' || (state === 'unknown' && isSilent(record));
 }
 
 function waited(id: string, record: ThreadRecord | undefined, done: boolean): WaitedThread {
@@ -299,6 +342,13 @@ export async function waitThreads(
   let nextQueueMs = 0;
   let hasLooked = false;
   const taker = new DecisionTaker(env);
+  await wakeUnwoken(env, { neededNow: request.threadIds });
+  const told = new Set<string>();
+  const notice = (text: string): void => {
+    if (told.has(text)) return;
+    told.add(text);
+    env.onNotice(text);
+  };
   const onLook = async (): Promise<void> => {
     await request.onLook?.();
     if (env.clock.monotonic() < nextQueueMs) return;
@@ -314,7 +364,8 @@ export async function waitThreads(
         store: env.store,
         clock: env.clock,
         watch,
-        settle: async (thread) => await settleLost(env, thread),
+        isSilent: (thread) => deathOf(env, thread, env.config.recovery.staleSeconds) === 'stale',
+        settle: async (thread) => await settleLost(env, thread, notice),
         signedEnd: async (thread, run) => await signedEnd(env, thread, run),
         changesOf: async (thread) => await changesOf(env, thread),
       },
@@ -327,17 +378,24 @@ export async function waitThreads(
   }
 }
 
-/** Finalizes a crashed thread; false if another process does so or if it fails. */
+/** Finalizes a crashed thread. A changed record or log stays one; any other failure may pass. */
 async function settleLost(
   env: Recovering & Launching,
-  { thread_id }: ThreadRecord,
-): Promise<boolean> {
+  { thread_id: threadId }: ThreadRecord,
+  notice: (text: string) => void,
+): ReturnType<WaitPorts['settle']> {
   try {
-    await recoverThread(env, thread_id);
-    await resumeWaitingAncestors(env, thread_id);
-    return true;
-  } catch (error) {
-    env.onNotice(`thread ${thread_id} crashed and could not be recovered: ${messageOf(error)}`);
-    return false;
+    await recoverThread(env, threadId);
+    await resumeWaitingAncestors(env, threadId);
+    return 'settled';
+  } catch (thrown) {
+    const error = toRyeError(thrown);
+    // another process does it, or its owner lives
+    if (error.code === 'thread_locked' || error.code === 'illegal_transition') return 'later';
+    const message = `thread ${threadId} crashed and could not be recovered: ${error.message}`;
+    notice(message);
+    if (error.exitCode !== EXIT.integrity) return 'later';
+    const hint = error.hint ?? `See: rye verify thread ${threadId}`;
+    return { code: 'thread_crashed', message, hint };
   }
 }

@@ -4,19 +4,22 @@ import type { HookDeclaration } from '../../core/hook.ts';
 import { compact, isJsonObject, type JsonObject, parseJson } from '../../core/json.ts';
 import type { PlannedTool, PlanSource, ThreadPlan } from '../../core/plan.ts';
 import { DIRECTIVE_RETURN, hasSchema, resultSchema } from '../../core/return-schema.ts';
-import { parseHooks } from '../../hooks/declaration.ts';
+import { parseDistinctHooks } from '../../hooks/declaration.ts';
 import { dispatchRouting } from '../../hooks/dispatch.ts';
 import { isSuppressed } from '../../hooks/run-hook.ts';
 import { literalNeeds, mergeLayers, missingCapability } from '../../hooks/sources.ts';
 import { assertIdentity } from '../../items/binding.ts';
 import { parseDirective } from '../../items/directive.ts';
+import type { Directive } from '../../items/directive-ast.ts';
 import {
   type Composed,
   composeChain,
   type LoadedDirective,
   walkChain,
 } from '../../items/extends.ts';
+import { likelyInputs } from '../../items/inputs.ts';
 import { SchemaProblem, withoutReferences } from '../../items/output-schema.ts';
+import { lostReferences } from '../../items/process-references.ts';
 import { parseBehavior } from '../../loop/behavior.ts';
 import type { LoopPorts, ReturnCheck } from '../../loop/ports.ts';
 import type { ItemSource, LoadedItem, OpenTools, Preparation, Sources } from '../ports.ts';
@@ -56,13 +59,15 @@ export async function resolveDirective(
   };
   const leaf = await load(directiveId);
   const { directive } = leaf;
-  const ownHooks = parseHooks(directive.rawHooks, DIRECTIVE_LAYER);
+  const ownHooks = parseDistinctHooks(directive.rawHooks, DIRECTIVE_LAYER);
   const { id, tier, provider } = directive.model ?? {};
+  const declared =
+    directive.inputs.length > 0 ? directive.inputs : await inheritedInputs(directiveId, leaf, load);
   const routingContext: JsonObject = {
     directive: directiveId,
     has_extends: directive.extends !== undefined,
     category: directive.category ?? '',
-    inputs,
+    inputs: likelyInputs(declared, inputs),
     model: id ?? tier ?? null,
     requested_model: compact({ id, tier, provider }),
   };
@@ -76,7 +81,8 @@ export async function resolveDirective(
     routing.target,
   );
   const composed = composeChain(links);
-  const directiveHooks = parseHooks(composed.rawHooks, DIRECTIVE_LAYER);
+  assertReferences(directive, composed);
+  const directiveHooks = parseDistinctHooks(composed.rawHooks, DIRECTIVE_LAYER);
   const merged = mergeLayers({ ...config.hooks, directive: directiveHooks });
   return {
     leaf: leaf.item,
@@ -87,6 +93,34 @@ export async function resolveDirective(
     routedBy: routing.decidedBy,
     routingContext,
   };
+}
+
+/** Refuses a process that names inputs which its directive does not inherit: `directive_malformed`. */
+function assertReferences({ inputs }: Directive, composed: Composed): void {
+  // those of the directive itself were checked when it was read
+  if (inputs.length > 0 || composed.inputs.length === 0) return;
+  const names = composed.inputs.map(({ name }) => name);
+  const [lost] = lostReferences({ ...composed, inputs: names });
+  if (!lost) return;
+  const { message, hint, location } = lost;
+  throw new RyeError('directive_malformed', message, { hint, location });
+}
+
+/** Returns the inputs that a directive without its own inherits if no hook routes it; none if its ancestors can't be loaded. */
+async function inheritedInputs(
+  directiveId: string,
+  leaf: ChainLink,
+  load: (id: string) => Promise<ChainLink>,
+): Promise<Composed['inputs']> {
+  if (leaf.directive.extends === undefined) return [];
+  try {
+    const links = await walkChain(directiveId, async (id) =>
+      id === directiveId ? leaf : await load(id),
+    );
+    return composeChain(links).inputs;
+  } catch {
+    return [];
+  }
 }
 
 /** The part of a loaded item that a plan and thread.json name. */
@@ -143,7 +177,7 @@ async function whyUnusable(
 ): Promise<string | undefined> {
   const missing = missingCapability(hook, capabilities);
   if (missing !== undefined)
-    return `it needs ${missing}, which neither its thread nor its file is granted`;
+    return `it needs ${missing}, which neither its thread nor its file may use`;
   for (const { verb, item_type: type, item_id: id } of literalNeeds(hook)) {
     if (verb === 'sign' || (type !== 'directive' && type !== 'knowledge')) continue;
     const isText = verb === 'fetch' || type === 'knowledge';

@@ -4,7 +4,7 @@ import { LIMIT_NAMES, type Limits } from '../../core/limits.ts';
 import type { PlanSource, ThreadPlan } from '../../core/plan.ts';
 import { parseDirective } from '../../items/directive.ts';
 import { type Ceiling, composeChain, type LoadedDirective } from '../../items/extends.ts';
-import { attenuate, covers, uncovered } from '../../policy/capability.ts';
+import { attenuate, covers, includes, uncovered } from '../../policy/capability.ts';
 import { SHIPPED_LIMITS } from '../../policy/limits.ts';
 import { assessRisks, boundedCapabilities } from '../../policy/risk.ts';
 import type { Preparing } from '../ports.ts';
@@ -58,25 +58,47 @@ export function noticeChanges(
 /** Reads the files of the plan again: keeps the capabilities within the ceilings that ancestors set now. */
 async function withCeilings(
   env: Preparing,
-  plan: ThreadPlan,
+  planned: ThreadPlan,
   { threadId }: PlannedThread,
 ): Promise<Tightened> {
   const kept: string[] = [];
-  const ancestors: LoadedDirective[] = [];
-  for (const [index, source] of plan.chain.entries()) {
-    const text = isToolRun(plan) ? undefined : await textNow(env, source, { threadId, kept });
-    if (text === undefined || index === plan.chain.length - 1) continue;
-    ancestors.push({ id: source.id, directive: parseDirective(text, source.path) });
+  const chain: LoadedDirective[] = [];
+  for (const source of planned.chain) {
+    const text = isToolRun(planned) ? undefined : await textNow(env, source, { threadId, kept });
+    if (text === undefined) continue;
+    chain.push({ id: source.id, directive: parseDirective(text, source.path) });
   }
+  const asking = withAsks(planned, chain);
+  const { plan } = asking;
+  const own = plan.chain.at(-1)?.id;
+  const ancestors = chain.filter(({ id }) => id !== own);
   for (const source of plan.context_sources) await textNow(env, source, { threadId, kept });
   for (const { id } of plan.tools.filter(isItem)) await assertTrusted(env, id, threadId);
   const [leaf] = ancestors;
-  if (leaf === undefined) return { plan, changes: [], kept };
+  if (leaf === undefined) return { ...asking, kept };
   const { composed } = await renamedGrants(env.items, composeChain([...ancestors, leaf]));
   const { ceilings } = composed;
   const capabilities = ceilings.reduce<readonly string[]>(lowered, plan.capabilities);
   const why = 'is beyond a ceiling that an ancestor sets now';
-  return { ...narrowed(plan, capabilities, () => why), kept };
+  const found = narrowed(plan, capabilities, () => why);
+  return { plan: found.plan, changes: [...asking.changes, ...found.changes], kept };
+}
+
+/** Adds what the files of the plan ask people about now. */
+function withAsks(plan: ThreadPlan, chain: readonly LoadedDirective[]): PlanForRun {
+  const before = plan.asks ?? [];
+  const added = chain
+    .flatMap(({ directive }) => directive.permissions.asks)
+    .filter(({ capability }) => !before.some((one) => includes(one.capability, capability)));
+  if (added.length === 0) return { plan, changes: [] };
+  return {
+    plan: { ...plan, asks: [...before, ...added] },
+    changes: added.map(({ capability }) => ({
+      type: 'capability',
+      id: capability,
+      text: `a person is asked about ${capability} from now on`,
+    })),
+  };
 }
 
 function lowered(
@@ -99,7 +121,7 @@ function withParent(_env: Preparing, plan: ThreadPlan, { parent }: PlannedThread
 /** Drops the capabilities that the risk table of today refuses. The tools count with the risk that they were planned with. */
 function withRisks({ config }: Preparing, plan: ThreadPlan): Tightened {
   const own = new Set(plan.program?.tools);
-  const tools = plan.tools.map(({ id }) => ({ id, own: own.has(id) }));
+  const tools = plan.tools.map((tool) => ({ id: tool.id, own: own.has(tool.id) || isItem(tool) }));
   const { refusals } = assessRisks({
     capabilities: plan.capabilities,
     table: config.risks,
@@ -166,7 +188,7 @@ function isDefault({ origins }: ThreadPlan, name: string): boolean {
   return origin === 'shipped' || DEFAULTS.test(origin);
 }
 
-const DEFAULTS = /agent\/resilience\.yaml/;
+const DEFAULTS = /agent\/resilience\.ya?ml/;
 
 /** True for the plan of a tool that runs in the background: its directive has no file. */
 export function isToolRun({ directive }: ThreadPlan): boolean {

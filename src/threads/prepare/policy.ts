@@ -1,6 +1,6 @@
 import type { AskedPermission } from '../../core/approval.ts';
 import { type Acknowledgement, RISKS, type Risk } from '../../core/capability.ts';
-import { EXIT, RyeError } from '../../core/errors.ts';
+import { EXIT, joinHints, RyeError } from '../../core/errors.ts';
 import { type RenamedGrant, renamedGrant } from '../../core/ids.ts';
 import type {
   ContextBlock,
@@ -42,11 +42,17 @@ export function planCapabilities(
 ): readonly string[] {
   const granted = composed.capabilities.map((text) => parseCapability(text));
   for (const ceiling of composed.ceilings) assertWithin(granted, ceiling, composed.name);
-  const named = onlyTools?.map((id) => parseCapability(`rye.execute.tool.${id}`));
+  const named = onlyTools?.flatMap(capabilitiesOf);
   const declared = named === undefined ? granted : attenuate(granted, named);
   return parent
     ? attenuate(declared, [...parent.capabilities, ...hookCapabilities])
     : [...new Set(declared)];
+}
+
+/** Returns what a tool of a request needs. A search finds only what the thread may fetch. */
+function capabilitiesOf(toolId: string): readonly string[] {
+  const execute = parseCapability(`rye.execute.tool.${toolId}`);
+  return toolId === 'rye/search' ? [execute, 'rye.fetch.knowledge.*'] : [execute];
 }
 
 /** Returns the demands of a chain and of the parent: nothing that a thread starts can do unasked what it may not. */
@@ -96,10 +102,12 @@ export async function renamedGrants(
 
 async function isThere(items: ItemSource, { type, id }: RenamedGrant): Promise<boolean> {
   try {
-    return (await items.load(type, id, 'fetch')).id === id;
+    const use = type === 'knowledge' ? 'context' : 'execute';
+    return (await items.load(type, id, use)).id === id;
   } catch (error) {
-    // an item that cannot be used is there all the same
-    return !(error instanceof RyeError && error.code === 'item_not_found');
+    // one that cannot be used is there all the same; one that no trusted key signed is a copy from Rye OS
+    if (!(error instanceof RyeError)) return true;
+    return error.code !== 'item_not_found' && error.exitCode !== EXIT.integrity;
   }
 }
 
@@ -153,9 +161,9 @@ function notAvailable(name: string, lost: readonly UnavailableGrant[]): RyeError
   const fixes = [...new Set(lost.flatMap(({ error }) => error.hint ?? []))];
   return new RyeError(
     'tool_unavailable',
-    `${name} names what it cannot use: ${reasons.join('; ')}`,
+    `${name} needs tools that are not available: ${reasons.join('; ')}`,
     {
-      hint: [...fixes, OPTIONAL_HINT].join(' '),
+      hint: joinHints([...fixes, OPTIONAL_HINT]),
       details: {
         unavailable: lost.map(({ capability, error }) => ({ capability, reason: error.code })),
       },
@@ -188,7 +196,7 @@ export function planRisks(request: {
   const toolRisks = new Map(itemTools.map(({ id, declaredRisk }) => [id, declaredRisk]));
   const bounded = boundedCapabilities(
     capabilities,
-    granted.map(({ id, own = false }) => ({ id, own })),
+    granted.map(({ id, own = false, builtin }) => ({ id, own: own || !builtin })),
   );
   const { risks, refusals } = assessRisks({
     capabilities,

@@ -1,11 +1,9 @@
-import { EXIT, ignoredWarning, RyeError, toRyeError } from '../../core/errors.ts';
+import { RyeError, toRyeError } from '../../core/errors.ts';
 import { type JsonObject, toText } from '../../core/json.ts';
-import type { ContextBlock, PlanSource, ThreadPlan } from '../../core/plan.ts';
+import type { PlanSource, ThreadPlan } from '../../core/plan.ts';
 import type { ResultShape } from '../../core/return-schema.ts';
-import { assertIdentity } from '../../items/binding.ts';
 import type { Composed } from '../../items/extends.ts';
 import { resolveInputs } from '../../items/inputs.ts';
-import { parseKnowledge } from '../../items/knowledge.ts';
 import { displayInputs, interpolateText, processValues, renderPrompt } from '../../items/prompt.ts';
 import { parseBehavior, unknownBehavior } from '../../loop/behavior.ts';
 import type {
@@ -18,6 +16,7 @@ import type {
   Stored,
 } from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
+import { loadContext } from './context.ts';
 import {
   assertAliases,
   planBehavior,
@@ -31,7 +30,6 @@ import { planOutputs } from './outputs.ts';
 import {
   assertAvailable,
   assertPriced,
-  OPTIONAL_HINT,
   planAsks,
   planCapabilities,
   planRisks,
@@ -101,7 +99,7 @@ export async function planDirective(
   });
   assertAvailable(granted.unavailable, grants.composed);
   // after the policy: a directive that may not run needs no key
-  if (unfit && request.isDryRun !== true) throw unfit;
+  if (unfit && (request.isDryRun !== true || request.needsModel === true)) throw unfit;
 
   const context = await loadContext(env, composed);
   const rules = await planRules(env, { directive: request.directiveId, model, capabilities });
@@ -242,53 +240,6 @@ async function loadParent(
 
 function headline({ name, version, description, category }: Composed) {
   return { name, version, description, category };
-}
-
-/** Loads and verifies the knowledge that the chain names, without suppressed entries. */
-async function loadContext(
-  { items, onNotice }: Preparing,
-  { context, suppress }: Composed,
-): Promise<{
-  readonly blocks: readonly ContextBlock[];
-  readonly sources: readonly PlanSource[];
-  readonly warnings: readonly string[];
-}> {
-  const blocks: ContextBlock[] = [];
-  const sources: PlanSource[] = [];
-  const warnings: string[] = [];
-  for (const position of ['system', 'before', 'after'] as const) {
-    for (const { id, origin, optional } of context[position]) {
-      if (suppress.includes(id)) continue;
-      try {
-        const item = await items.load('knowledge', id, 'context');
-        const { body, name, category } = parseKnowledge(item.text, item.path);
-        assertIdentity(item, { name, category });
-        blocks.push({ position, id, source: item.path, content: body.trim() });
-        sources.push(sourceOf(item));
-      } catch (error) {
-        const refusal = contextRefusal(error, id, origin);
-        if (optional !== true) throw refusal;
-        const isIgnored = toRyeError(error).exitCode === EXIT.integrity;
-        const warning = isIgnored ? ignoredWarning(refusal) : refusal.message;
-        if (isIgnored) onNotice(warning);
-        warnings.push(warning);
-      }
-    }
-  }
-  return { blocks, sources, warnings };
-}
-
-/** Returns the refusal of a context entry. A signature that does not hold keeps the code of its fault. */
-function contextRefusal(thrown: unknown, id: string, origin: string): RyeError {
-  const error = toRyeError(thrown);
-  const { code, exitCode, hint = '', details } = error;
-  const isFault = exitCode === EXIT.integrity && code !== 'unsigned';
-  const message = `${origin}: the context ${id} cannot be used: ${error.message}`;
-  return new RyeError(isFault ? code : 'tool_unavailable', message, {
-    hint: isFault ? hint : `${hint} ${OPTIONAL_HINT}`.trim(),
-    details: isFault ? details : { ...details, reason: code },
-    cause: error,
-  });
 }
 
 function interpolateDirective(

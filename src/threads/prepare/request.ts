@@ -37,4 +37,6 @@ export interface PrepareRequest extends DirectiveRequest {
   readonly hookCapabilities?: readonly string[];
   /** True if the plan is only shown and nothing starts. */
   readonly isDryRun?: boolean;
+  /** True if a dry run throws what a run would be refused for because of its model. */
+  readonly needsModel?: boolean;
 }

@@ -180,7 +180,7 @@ function isStop(action: HookAction): boolean {
   return action.kind === 'control' && STOPS.has(action.action.control);
 }
 
-const STOPS: ReadonlySet<string> = new Set(['fail', 'abort', 'suspend']);
+const STOPS: ReadonlySet<string> = new Set(['fail', 'abort', 'suspend', 'ask']);
 
 /**
  * Hooks of one layer in the order in which they run: those that were added first, so that no earlier decision lets pass

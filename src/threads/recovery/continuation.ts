@@ -1,14 +1,17 @@
 import { messageOf } from '../../core/errors.ts';
 import type { EventDraft } from '../../core/events.ts';
 import type { JsonObject } from '../../core/json.ts';
-import { type Message, type ToolCallBlock, userText } from '../../core/message.ts';
+import { type Message, type ToolCallBlock, textOf, userText } from '../../core/message.ts';
 import type { PlannedModel, ThreadPlan } from '../../core/plan.ts';
 import type { Cost } from '../../core/usage.ts';
 import { joinContents } from '../../hooks/dispatch.ts';
 import { resolveInputs } from '../../items/inputs.ts';
 import { interpolateText } from '../../items/prompt.ts';
+import { foldContext } from '../../log/context.ts';
 import type { CarriedContext } from '../../log/continuation.ts';
+import { CONTINUE_DRAFT, isBetweenParts, isInterruption } from '../../log/interruption.ts';
 import { type AwaitedCall, type CallFate, unfinishedCalls } from '../../log/open-calls.ts';
+import type { SessionTree } from '../../log/tree.ts';
 import type { ProviderTraits, ToolDefinition } from '../../providers/provider.ts';
 import type { LogHold, LogWriter } from '../../storage/store.ts';
 import type { Configured, OpenTools, Preparation, Process, Sources } from '../ports.ts';
@@ -20,10 +23,51 @@ import {
   type ConversationParts,
   directiveText,
   injectedDrafts,
+  messagesOf,
   systemPrompt,
 } from '../run/opening.ts';
 
 const SHIPPED = 'rye/agent/continuation';
+
+/** The knowledge with which a thread is told that it carries out a directive; a conversation has none. */
+const INSTRUCTION = 'ctx_directive_instruction';
+
+/**
+ * Returns what makes the model continue where a run stopped, unless a person writes something: the message, or the text of
+ * the interrupted answer that it has to finish. A directive that names its own continuation is told that.
+ */
+export async function continuationOf(
+  env: Parameters<typeof continuationMessage>[0],
+  facts: ContinuationFacts,
+  { cutText, last }: { readonly cutText: string | undefined; readonly last: Message | undefined },
+): Promise<Pick<ContinuedConversation, 'message' | 'cutText'>> {
+  const { continuation_directive: own, suppress } = facts.plan;
+  if (own === null || own === SHIPPED) {
+    if (cutText !== undefined) return { message: undefined, cutText };
+    // what a conversation was asked or has looked up is all that it needs
+    const isConversation = suppress.includes(INSTRUCTION);
+    if (isConversation && last?.role !== 'assistant') return { message: undefined };
+    if (isConversation) return { message: 'Continue where you stopped.' };
+  }
+  return { message: await continuationMessage(env, facts) };
+}
+
+/** Returns the text of the interrupted answer at the end of a path; undefined if it ends otherwise. */
+export function interruptedText(tree: SessionTree, leafId: string | null): string | undefined {
+  const { messages, sources } = foldContext(tree, { leafId });
+  const entryAt = (place: number) => tree.byId.get(sources[place] ?? '');
+  let at = sources.length - 1;
+  if (!isInterruption(entryAt(at))) return undefined;
+  let text = '';
+  while (isBetweenParts(entryAt(at))) {
+    while (isBetweenParts(entryAt(at))) at -= 1;
+    const part = messages[at];
+    if (part?.role !== 'assistant') break;
+    text = textOf(part.content) + text;
+    at -= 1;
+  }
+  return text;
+}
 
 export interface ContinuationFacts {
   readonly plan: ThreadPlan;
@@ -110,6 +154,8 @@ export interface ContinuedConversation {
   readonly carry: (rerun: ReadonlySet<string>) => CarriedContext;
   /** The message to the model: the caller's text, or that of the continuation directive; undefined for none. */
   readonly message: string | undefined;
+  /** The text of an interrupted answer that the model shall continue; absent: none. */
+  readonly cutText?: string | undefined;
   /** Called once the log holds the context: links the threads. */
   readonly onCarried?: () => Promise<void>;
 }
@@ -121,7 +167,7 @@ export interface ContinuedConversation {
  * once they agree, and those that wait for threads continue.
  */
 export function continuedConversation(facts: ContinuedConversation): Conversation {
-  const { hold, spent, approvals, begin, continued = [], refreshed, message } = facts;
+  const { hold, spent, approvals, begin, continued = [], refreshed, message, cutText } = facts;
   const { awaited = new Map<string, AwaitedCall>() } = facts;
   const previous = { previous_thread_id: facts.previousThreadId };
   return {
@@ -148,12 +194,15 @@ export function continuedConversation(facts: ContinuedConversation): Conversatio
             tools: carried.tools as unknown as readonly ToolDefinition[],
           };
       const told = refreshed?.isTold === true ? [REPLACED, directiveText(parts.plan)] : [];
-      const drafts = await continuedDrafts(parts, previous, [...told, message ?? '']);
+      const { before, text } = await continuedDrafts(parts, previous, [...told, message ?? '']);
+      const lastDrafts = [...text, ...(cutText === undefined ? [] : [CONTINUE_DRAFT])];
       if (rerun) {
-        const pending = { answer: rerun.answer, after: drafts, awaited };
+        const pending = { answer: rerun.answer, after: [...before, ...lastDrafts], awaited };
         return { ...recorded, drafts: [], messages: carried.messages, pending };
       }
-      return { ...recorded, drafts, messages: [...carried.messages, ...messagesOf(drafts)] };
+      const messages = [...carried.messages, ...messagesOf(before)];
+      const cut = cutText === undefined ? {} : { cutText };
+      return { ...recorded, drafts: before, lastDrafts, messages, ...cut };
     },
   };
 }
@@ -192,12 +241,12 @@ function beginRefreshed(
   return { system: text, tools: definitions };
 }
 
-/** Returns the events of the `thread_continued` hooks, and the message with the hooks' text around it. */
+/** Returns the entries of the `thread_continued` hooks, and the message with the hooks' text around it. */
 async function continuedDrafts(
   { hooks, signal }: ConversationParts,
   previous: JsonObject,
   message: readonly string[],
-): Promise<readonly EventDraft[]> {
+): Promise<{ readonly before: readonly EventDraft[]; readonly text: readonly EventDraft[] }> {
   const report = await hooks.opening('thread_continued', previous, signal);
   if (report.failure) throw report.failure;
   const text = [
@@ -207,20 +256,10 @@ async function continuedDrafts(
   ]
     .filter((part) => part !== '')
     .join('\n\n');
-  return [
-    ...report.fired.map(firedDraft),
-    ...report.drafts,
-    ...(text === ''
-      ? []
-      : [{ event_type: 'message', payload: { message: userText(text) } } as const]),
-  ];
-}
-
-function messagesOf(drafts: readonly EventDraft[]): readonly Message[] {
-  return drafts.flatMap((draft): readonly Message[] => {
-    if (draft.event_type === 'message') return [draft.payload.message];
-    return draft.event_type === 'custom_message' ? [userText(draft.payload.content)] : [];
-  });
+  return {
+    before: [...report.fired.map(firedDraft), ...report.drafts],
+    text: text === '' ? [] : [{ event_type: 'message', payload: { message: userText(text) } }],
+  };
 }
 
 /** Appends a copied conversation. Subscribers are not shown again what they saw in the original. */

@@ -1,6 +1,6 @@
 import { toRyeError } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
-import type { WorktreeChanges } from '../../core/isolation.ts';
+import { leftOutOf, type WorktreeChanges } from '../../core/isolation.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import { beginsRun } from '../../log/runs.ts';
@@ -41,14 +41,14 @@ export async function changesOfDead(
   try {
     // without the whole worktree the run had not begun
     if (!(await env.worktrees.isMade(worktree))) return recorded;
-    const { patch: bytes, files: found } = await env.worktrees.collect(worktree);
+    const { patch: bytes, files: found, leftOut } = await env.worktrees.collect(worktree);
     const { base } = worktree;
     const files = found.map(({ path, change }) => ({ path, change }));
     const patch =
       files.length === 0
         ? null
         : await env.files.writePatch(dead.parentId ?? threadId, `${threadId}-changes`, bytes);
-    const facts = { base, patch, files };
+    const facts = { base, patch, files, ...leftOutOf(worktree, leftOut) };
     const changes: WorktreeChanges =
       merged.length > 0
         ? { status: 'merge_interrupted', ...facts, merged }
@@ -70,11 +70,20 @@ export async function changesOfDead(
 function keptIn({
   plan,
   events,
-}: DeadWorktree): { readonly changes: WorktreeChanges | undefined } | undefined {
+}: Pick<DeadWorktree, 'plan' | 'events'>):
+  | { readonly changes: WorktreeChanges | undefined }
+  | undefined {
   const saved = events.findLast((event) => isKnown(event, 'worktree_saved'))?.payload;
   if (!saved) return plan.fleet?.source ? { changes: undefined } : undefined;
   const { base, patch, files } = saved;
   return { changes: { status: patch === null ? 'none' : 'patch', base, patch, files } };
+}
+
+/** True if a log has what the last run changed in its worktree. */
+export function areChangesKept(plan: ThreadPlan, events: DeadWorktree['events']): boolean {
+  const { recorded, isCurrent } = recordedIn(events);
+  if (recorded?.left_out) return false;
+  return isCurrent || keptIn({ plan, events }) !== undefined;
 }
 
 function record(
@@ -92,7 +101,7 @@ export async function removeDead(
   { threadId, plan }: Pick<DeadWorktree, 'threadId' | 'plan'>,
   changes: WorktreeChanges | undefined,
 ): Promise<void> {
-  if (!plan.worktree || !changes) return;
+  if (!plan.worktree || !changes || changes.left_out) return;
   const { registry, owners } = env.store;
   const isAlive = (child: ThreadRecord): boolean => {
     const owner = owners.ofRecord(child);

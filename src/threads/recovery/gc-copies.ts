@@ -1,7 +1,8 @@
-import { isActive, type ThreadRecord } from '../../core/thread.ts';
+import type { ThreadRecord } from '../../core/thread.ts';
 import { isKnown } from '../../log/tree.ts';
 import type { Process, Stored } from '../ports.ts';
 import { readSigned } from '../verified-log.ts';
+import { whileHeld } from './while-held.ts';
 
 /** Copies of files that a collection removes. */
 export interface RemovedCopies {
@@ -15,13 +16,13 @@ export interface RemovedCopies {
  */
 export async function removeCopies(
   env: Stored & Process,
-  { thread_id: threadId, status, epoch }: ThreadRecord,
+  record: ThreadRecord,
   { isArchived, dryRun }: { readonly isArchived: boolean; readonly dryRun: boolean },
 ): Promise<RemovedCopies> {
+  const { thread_id: threadId } = record;
   const { copies } = env.files;
-  if (isActive(status) || copies.list(threadId).length === 0) return { files: 0, bytes: 0 };
-  const hold = await env.store.logs.hold(threadId, env.owner, epoch);
-  try {
+  if (copies.list(threadId).length === 0) return NONE;
+  const removed = await whileHeld(env, record, async () => {
     // nothing is appended to an archived log any more, no undo either
     const needed = isArchived ? new Set() : await namedCopies(env, threadId);
     const found = copies.list(threadId).filter(({ sha256 }) => !needed.has(sha256));
@@ -29,10 +30,11 @@ export async function removeCopies(
       for (const { sha256 } of found) await copies.remove(threadId, sha256);
     }
     return { files: found.length, bytes: found.reduce((sum, { bytes }) => sum + bytes, 0) };
-  } finally {
-    await hold.release();
-  }
+  });
+  return removed ?? NONE;
 }
+
+const NONE: RemovedCopies = { files: 0, bytes: 0 };
 
 /** Returns the copies that a log names. */
 async function namedCopies(env: Stored, threadId: string): Promise<ReadonlySet<string>> {

@@ -6,6 +6,7 @@ import type { Isolating } from '../worktrees.ts';
 import { type RemovedCopies, removeCopies } from './gc-copies.ts';
 import { removeWorktrees } from './gc-worktrees.ts';
 import { assertIntact } from './successor.ts';
+import { whileHeld } from './while-held.ts';
 
 export interface RetentionRequest {
   /** Milliseconds since a thread ended after which its log is archived. */
@@ -48,12 +49,11 @@ export async function collectThreads(
   for (const record of all.toReversed()) {
     const { thread_id: id } = record;
     try {
-      let isArchived = await env.store.logs.isArchived(id);
-      if (!kept.has(id) && !isArchived) {
-        const done = await archiveThread(env, record, dryRun);
-        if (done) archived.push(done);
-        isArchived = done !== undefined;
-      }
+      const wasArchived = await env.store.logs.isArchived(id);
+      const done =
+        kept.has(id) || wasArchived ? undefined : await archiveThread(env, record, dryRun);
+      if (done) archived.push(done);
+      const isArchived = wasArchived || done !== undefined;
       const removed = await removeCopies(env, record, { isArchived, dryRun });
       copies.files += removed.files;
       copies.bytes += removed.bytes;
@@ -61,7 +61,7 @@ export async function collectThreads(
       failures.push({ thread_id: record.thread_id, error: toRyeError(error).toJSON() });
     }
   }
-  if (!dryRun) await removeWorktrees(env, ({ thread_id: id }) => kept.has(id));
+  if (!dryRun) await removeWorktrees(env);
   return { archived, copies, failures };
 }
 
@@ -84,24 +84,22 @@ export function keptThreads(all: readonly ThreadRecord[], before: string): Reado
 
 async function archiveThread(
   env: Stored & Process & Configured,
-  { thread_id: threadId, completed_at: completedAt, epoch }: ThreadRecord,
+  record: ThreadRecord,
   dryRun: boolean,
 ): Promise<ArchivedThread | undefined> {
-  const { logs } = env.store;
+  const { thread_id: threadId, completed_at: completedAt } = record;
   const ended = { thread_id: threadId, completed_at: completedAt ?? '' };
   const document = await env.files.readDocument(threadId);
   // it never ran: there is no log
   if (document.cost === undefined) return undefined;
-  await assertIntact(env, threadId);
   if (dryRun) {
+    await assertIntact(env, threadId);
     const bytes = document.transcript?.bytes ?? null;
     return { ...ended, bytes_before: bytes, bytes_after: bytes };
   }
-  const hold = await logs.hold(threadId, env.owner, epoch);
-  try {
-    const { before, after } = await logs.archive(threadId);
+  return await whileHeld(env, record, async () => {
+    await assertIntact(env, threadId);
+    const { before, after } = await env.store.logs.archive(threadId);
     return { ...ended, bytes_before: before, bytes_after: after };
-  } finally {
-    await hold.release();
-  }
+  });
 }

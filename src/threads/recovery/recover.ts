@@ -3,32 +3,29 @@ import { type ErrorInfo, messageOf, RyeError, toRyeError } from '../../core/erro
 import type { EventPayloads, LogEvent, UnknownEvent } from '../../core/events.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { isActive, type ThreadRecord, type ThreadStatus } from '../../core/thread.ts';
-import { type Cost, toMicroUsd } from '../../core/usage.ts';
+import { type Cost, estimatedSpend, toMicroUsd } from '../../core/usage.ts';
+import { crashedAnswer } from '../../log/interruption.ts';
 import { openCalls, settlementDrafts } from '../../log/open-calls.ts';
-import { runsOf } from '../../log/runs.ts';
 import { buildTree } from '../../log/tree.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
-import { resumeWaitingAncestors } from '../family/resume-process.ts';
+import { endChildren } from '../family/end-children.ts';
+import { wakeUnwoken } from '../family/take-up.ts';
 import type { Configured, Launching, Process, Recovering, Stored } from '../ports.ts';
-import { finalizeThread } from '../run/finalize.ts';
+import { type FinalizeRequest, finalizeThread } from '../run/finalize.ts';
 import { type Death, deathOf, silentOnes } from '../run/liveness.ts';
 import { Recorder } from '../run/recorder.ts';
 import { endUnstarted, type UnstartedEnd } from '../run/start.ts';
-import type { Verdict } from '../run/verdict.ts';
-import { headerOf, openDocument, type ThreadDocument } from '../thread-document.ts';
+import { judge, type Verdict } from '../run/verdict.ts';
+import { holdsMoney } from '../run/waiting.ts';
+import type { ThreadDocument } from '../thread-document.ts';
 import { removeLeftovers } from '../thread-files-fs.ts';
-import {
-  bookedCost,
-  costOfLost,
-  type LostUsage,
-  lostUsage,
-  openDeadLog,
-  recordedEnd,
-  usablePlan,
-  withLost,
-} from './crashed-log.ts';
+import { bookedCost, openDeadLog, recordedEnd, usablePlan } from './crashed-log.ts';
 import { changesOfDead, removeDead } from './crashed-worktree.ts';
-import { bareDocument, endWithoutPlan, LOST_DOCUMENT, rebuildDocument } from './repair.ts';
+import { asLogged, documentOf, hasRun, type SignedRecord } from './dead-record.ts';
+import { heardLog, ratesOf, type Silence, settledAnswer, timeOfDeath } from './last-words.ts';
+import { costOfLost, type LostUsage, lostUsage, withLost } from './lost-usage.ts';
+import { endWithoutPlan } from './repair.ts';
+import { refreshRow } from './stale-row.ts';
 
 /** The action taken for a crashed thread. */
 export interface RecoveredThread {
@@ -43,6 +40,8 @@ export interface RecoveredThread {
   readonly reason: string;
   /** Bytes after the last signature of its log, which were moved to a file beside it. */
   readonly unverified_bytes?: number;
+  /** USD that were booked for model calls which the crash cut: an upper bound. */
+  readonly estimated_spend_usd?: number;
 }
 
 /**
@@ -51,7 +50,8 @@ export interface RecoveredThread {
  */
 export async function recoverThread(env: Recovering, threadId: string): Promise<RecoveredThread> {
   const { registry } = env.store;
-  const found = await registry.get(threadId);
+  const listed = await registry.get(threadId);
+  const found = listed && (await refreshRow(env, listed));
   if (!found || !isActive(found.status)) {
     throw new RyeError('illegal_transition', `thread ${threadId} has no process to recover from`, {
       hint: `See: rye threads show ${threadId}`,
@@ -81,18 +81,55 @@ export async function parkDead(env: Recovering, found: ThreadRecord): Promise<Re
   return await recoverDead(env, { found, death: 'gone', isParked: true });
 }
 
-async function recoverDead(
-  env: Omit<Recovering, 'config'>,
-  { found, death, isParked = false }: FoundDead & { readonly isParked?: boolean },
-): Promise<RecoveredThread> {
-  const threadId = found.thread_id;
-  const { registry, ledger } = env.store;
-  const { document, isRebuilt = false } = await documentOf(env, found);
+interface DeadRecord extends FoundDead {
+  readonly isParked?: boolean;
+}
+
+async function recoverDead(env: Recovering, dead: DeadRecord): Promise<RecoveredThread> {
+  const { found, death } = dead;
+  const { registry } = env.store;
+  const signed = await documentOf(env, found);
   const now = isoTime(env.clock.now());
   const silentSince = death === 'stale' ? found.heartbeat_at : null;
-  const record = await registry.claim(threadId, env.owner, now, silentSince);
+  const record = await registry.claim(found.thread_id, env.owner, now, silentSince);
+  try {
+    return await endDead(env, { ...dead, ...signed, record });
+  } catch (error) {
+    await giveBack(env, found, record);
+    throw error;
+  }
+}
+
+/** Leaves a thread that could not be ended to the next recovery, which would take this process for its owner. */
+async function giveBack(
+  { store: { registry, maintenance } }: Pick<Stored, 'store'>,
+  { pid, process_start, host, heartbeat_at }: ThreadRecord,
+  record: ThreadRecord,
+): Promise<void> {
+  // of a store of many machines, the row of the worker decides
+  if (!maintenance) return;
+  const ownerless = { ...record, pid, process_start, host, heartbeat_at };
+  await registry.renew(record, ownerless, 0).catch(() => undefined);
+}
+
+async function endDead(
+  env: Recovering,
+  {
+    found,
+    death,
+    record,
+    isParked = false,
+    isRebuilt = false,
+    ...signed
+  }: DeadRecord & SignedRecord & { readonly record: ThreadRecord },
+): Promise<RecoveredThread> {
+  const threadId = found.thread_id;
+  const { ledger } = env.store;
+  let { document } = signed;
   // before its cost is read: an owner that wakes up now must not add to it
   await ledger.fence(threadId, record.epoch);
+  // the cleanup removes the mark of its death
+  const silence = { found, death, diedMs: env.files.diedAt(threadId, found.epoch) };
   await removeLeftovers(env.files.folder(threadId));
   await env.files.pull(threadId);
   const plan = document && (await usablePlan(env.files, document));
@@ -101,9 +138,11 @@ async function recoverDead(
     const kept = env.files.setAside(threadId);
     if (kept !== undefined) env.onNotice(`thread ${threadId}: its damaged thread.json is ${kept}`);
     await env.files.writeDocument(document);
+    document = await env.files.readDocument(threadId);
   }
   if (document && !plan && (isRebuilt || (await hasRun(env, threadId)))) {
-    const cost = await costOf(env, { threadId, events: [], lost: undefined });
+    await endChildren(env, threadId, 'error');
+    const cost = await costOf(env, { record, events: [], lost: undefined });
     const { message } = await endWithoutPlan(env, { record, document, cost });
     return { thread_id: threadId, status: 'error', action: 'failed', reason: message };
   }
@@ -112,20 +151,28 @@ async function recoverDead(
       ...error,
       hint: 'It had done nothing yet: start it again.',
     });
+    await endChildren(env, threadId, end.status);
     await endUnstarted(env, threadId, end);
     return { thread_id: threadId, status: end.status, action: 'never_ran', reason: error.message };
   }
-  return await finishDead(env, { record, document, plan, error, isParked });
+  return await finishDead(env, { record, document, plan, error, isParked, silence });
 }
 
+/** Returns the thread that continues one which had ended, with what it may spend if it has not got that yet. */
 async function successorOf(
-  { store }: Pick<Stored, 'store'>,
+  { store, files }: Stored,
   threadId: string,
   end: FinishedPayload,
-): Promise<ThreadRecord | undefined> {
+): Promise<FinalizeRequest['successor']> {
   if (end.status !== 'continued') return undefined;
   const order = 'oldest first';
-  return (await store.registry.list({ continuationOf: threadId, order })).at(-1);
+  const last = (await store.registry.list({ continuationOf: threadId, order })).at(-1);
+  if (!last) return undefined;
+  const { thread_id: id } = last;
+  const [row] = await store.ledger.rows({ thread_id: id });
+  const isFunded = row !== undefined && row.max > 0;
+  const document = isFunded ? undefined : await files.readDocument(id).catch(() => undefined);
+  return { threadId: id, ...(document ? { spendUsd: document.limits.spend } : {}) };
 }
 
 function unstartedEnd({ cancel_requested: reason }: ThreadRecord, error: ErrorInfo): UnstartedEnd {
@@ -149,26 +196,31 @@ interface DeadThread {
   readonly error: ErrorInfo;
   /** True to leave the thread to the next leg. */
   readonly isParked: boolean;
+  readonly silence: Silence;
 }
 
-async function finishDead(
-  env: Omit<Recovering, 'config'>,
-  dead: DeadThread,
-): Promise<RecoveredThread> {
+async function finishDead(env: Recovering, dead: DeadThread): Promise<RecoveredThread> {
   const { record, document, plan, error, isParked } = dead;
   const threadId = record.thread_id;
   const { writer, events, unverified, failure = error } = await openDeadLog(env, dead);
   const recorder = writer && new Recorder({ writer, clock: env.clock, deltas: 'off' });
   const end = recordedEnd(events)?.payload;
-  const lost = end ? undefined : lostUsage(events, plan, env.models.traits(plan.model));
-  const cost = await costOf(env, { threadId, events, lost });
+  const lost = end ? undefined : await lostBy(env, dead, events);
+  const cost = await costOf(env, { record, events, lost });
   if (recorder && lost) recorder.record([costOfLost(lost, cost)]);
-  if (recorder && !end) settleOpen(recorder, events, error.message);
+  if (recorder && !end) settleOpen(recorder, { events, plan, reason: error.message });
   const parentId = document.parent_thread_id;
   const hasEnded = end !== undefined;
   const worktree = { threadId, plan, parentId, events, hasEnded, isParked, recorder };
   const changes = await changesOfDead(env, worktree);
   const successor = end && (await successorOf(env, threadId, end));
+  const outcome = outcomeOf(end, {
+    failure,
+    cost,
+    cancelled: record.cancel_requested,
+    isParked: isParked && writer !== undefined,
+  });
+  await endFamily(env, { threadId, end, outcome });
   const result = await finalizeThread(env, {
     started: {
       threadId,
@@ -177,18 +229,13 @@ async function finishDead(
       document: await asLogged(env, document, events),
       parent: undefined,
     },
-    outcome: outcomeOf(end, {
-      failure,
-      cost,
-      cancelled: record.cancel_requested,
-      isParked: isParked && writer !== undefined,
-    }),
+    outcome,
     changes,
     hooks: undefined,
     log: writer && recorder && { writer, recorder },
     children: [],
     ...(end ? { recorded: verdictOf(end) } : {}),
-    ...(successor ? { successor: { threadId: successor.thread_id } } : {}),
+    ...(successor ? { successor } : {}),
   });
   await removeDead(env, worktree, changes);
   return {
@@ -197,40 +244,61 @@ async function finishDead(
     action: actionOf(end, result.status),
     reason: failure.message,
     ...unverified,
+    ...bookedFor(lost),
   };
 }
 
-/**
- * Returns thread.json of a thread whose end is to be written, with the runs that its log records. A run that is only in
- * thread.json has not begun: neither its limits nor its plan apply.
- */
-async function asLogged(
-  env: Stored,
-  document: ThreadDocument,
-  events: readonly (LogEvent | UnknownEvent)[],
-): Promise<ThreadDocument> {
-  const open = openDocument(document);
-  // a log that was not read tells nothing
-  if (events.length === 0) return open;
-  const { runs: announced = [], ...rest } = open;
-  const runs = runsOf(headerOf(document), events);
-  const before =
-    announced.length > runs.length
-      ? (await rebuildDocument(env, document.thread_id))?.document
-      : undefined;
-  const { runs: _runs, ...logged } = { ...rest, ...(before ? openDocument(before) : {}) };
-  return runs.length === 1 ? logged : { ...logged, runs };
+/** Applies the child policy. The children of a crashed thread that is resumed at once continue. */
+async function endFamily(
+  env: Recovering,
+  dead: {
+    readonly threadId: string;
+    readonly end: FinishedPayload | undefined;
+    readonly outcome: LoopOutcome;
+  },
+): Promise<void> {
+  const { threadId, end, outcome } = dead;
+  const { status } = end ?? judge(outcome, false);
+  const isResumed = env.config.recovery.mode === 'resume' && !end && status === 'error';
+  if (!isResumed) await endChildren(env, threadId, status);
 }
 
-/** Answers the open calls and records the crash in the log. */
+function bookedFor(lost: LostUsage | undefined): Pick<RecoveredThread, 'estimated_spend_usd'> {
+  return lost ? estimatedSpend(lost.open.estimated) : {};
+}
+
+/** Returns the usage of a dead owner that its log does not book, with what arrived of an answer that was cut. */
+async function lostBy(
+  env: Recovering,
+  { record, plan, silence }: DeadThread,
+  events: readonly (LogEvent | UnknownEvent)[],
+): Promise<LostUsage | undefined> {
+  const heard = await heardLog(env.store.logs, record.thread_id, events);
+  return lostUsage(heard, plan, {
+    traits: env.models.traits(plan.model),
+    endMs: timeOfDeath(env, silence, heard),
+    rateOf: await ratesOf(env, plan),
+    settled: await settledAnswer(env, plan, heard),
+  });
+}
+
+/** Answers the open calls, keeps the signed text of an open answer, and records the crash in the log. */
 function settleOpen(
   recorder: Recorder,
-  events: readonly (LogEvent | UnknownEvent)[],
-  reason: string,
+  {
+    events,
+    plan: { model },
+    reason,
+  }: {
+    readonly events: readonly (LogEvent | UnknownEvent)[];
+    readonly plan: ThreadPlan;
+    readonly reason: string;
+  },
 ): void {
   const calls = openCalls(buildTree(events), events);
   recorder.record([
     ...settlementDrafts(calls),
+    ...crashedAnswer(events, { provider: model.provider, model: model.id }),
     { event_type: 'note', payload: { text: `recovered: ${reason}` } },
   ]);
 }
@@ -268,39 +336,16 @@ function outcomeOf(
 async function costOf(
   env: Pick<Stored, 'store'>,
   used: {
-    readonly threadId: string;
+    readonly record: ThreadRecord;
     readonly events: readonly (LogEvent | UnknownEvent)[];
     readonly lost: LostUsage | undefined;
   },
 ): Promise<Cost> {
-  const { threadId, events, lost } = used;
-  const [row] = await env.store.ledger.rows({ thread_id: threadId });
-  return withLost(bookedCost(events), row?.actual ?? 0, lost);
-}
-
-/**
- * Returns the signed thread.json, or one derived from the signed log if it is missing or damaged; no document if the
- * thread crashed before it had one. A forged one is refused: only a person may replace it.
- */
-async function documentOf(
-  env: Stored,
-  record: ThreadRecord,
-): Promise<{ readonly document?: ThreadDocument; readonly isRebuilt?: boolean }> {
-  const { thread_id: threadId } = record;
-  try {
-    return { document: await env.files.readDocument(threadId) };
-  } catch (error) {
-    if (!(error instanceof RyeError) || !LOST_DOCUMENT.has(error.code)) throw error;
-    const rebuilt = await rebuildDocument(env, threadId).catch(() => undefined);
-    if (rebuilt) return { document: openDocument(rebuilt.document), isRebuilt: true };
-    if (error.code === 'thread_not_found') return {};
-    return { document: bareDocument(record), isRebuilt: true };
-  }
-}
-
-/** True if the thread's log holds something that was signed. */
-async function hasRun(env: Stored, threadId: string): Promise<boolean> {
-  return (await rebuildDocument(env, threadId).catch(() => true)) !== undefined;
+  const { record, events, lost } = used;
+  const [row] = await env.store.ledger.rows({ thread_id: record.thread_id });
+  // of a log that was not read, the registry knows what its last turns have booked
+  const booked = events.length === 0 ? record.cost : bookedCost(events);
+  return withLost(booked, row?.actual ?? 0, lost);
 }
 
 function crashed({ thread_id: threadId, pid }: ThreadRecord, death: Death): ErrorInfo {
@@ -342,7 +387,7 @@ export async function findDead(
 
 /** Recovers the given threads one by one; one that can't be recovered does not keep the others. */
 export async function recoverEach(
-  env: Omit<Recovering, 'config'>,
+  env: Recovering,
   dead: readonly FoundDead[],
 ): Promise<RecoverySweep> {
   const recovered: RecoveredThread[] = [];
@@ -370,7 +415,7 @@ async function releaseEnded(env: Pick<Stored, 'store'>): Promise<readonly Recove
   const released: RecoveredThread[] = [];
   for (const { thread_id: threadId } of await ledger.rows({ status: 'active' })) {
     const record = await registry.get(threadId);
-    if (!record || isActive(record.status)) continue;
+    if (!record || holdsMoney(record)) continue;
     const owner = owners.ofRecord(record);
     if (owner && owners.state(owner) !== 'gone') continue;
     try {
@@ -391,22 +436,26 @@ async function releaseEnded(env: Pick<Stored, 'store'>): Promise<readonly Recove
   return released;
 }
 
-/** Finalizes the project's crashed threads at each start. Never fails the start. */
+/** Finalizes the project's crashed threads at each start, and wakes those that a crash left asleep. Never fails the start. */
 export async function recoverQuietly(env: Recovering & Launching): Promise<void> {
   try {
-    const dead = await findDead(env, { onlyGone: true });
-    if (dead.length === 0) return;
-    const ids = dead.map(({ found }) => found.thread_id).join(', ');
-    if (env.config.recovery.mode === 'resume') {
-      env.onNotice(`crashed threads: ${ids}. Resume them: rye threads recover`);
-      return;
-    }
-    const { recovered, failures } = await recoverEach(env, dead);
-    for (const { thread_id } of recovered) await resumeWaitingAncestors(env, thread_id);
-    for (const { thread_id, error } of failures) {
-      env.onNotice(`thread ${thread_id} could not be recovered: ${error.message}`);
-    }
+    await wakeUnwoken(env, { ended: await settleDead(env) });
   } catch (error) {
     env.onNotice(`crashed threads could not be recovered: ${messageOf(error)}`);
   }
+}
+
+async function settleDead(env: Recovering): Promise<readonly string[]> {
+  const dead = await findDead(env, { onlyGone: true });
+  if (dead.length === 0) return [];
+  const ids = dead.map(({ found }) => found.thread_id).join(', ');
+  if (env.config.recovery.mode === 'resume') {
+    env.onNotice(`crashed threads: ${ids}. Resume them: rye threads recover`);
+    return [];
+  }
+  const { recovered, failures } = await recoverEach(env, dead);
+  for (const { thread_id, error } of failures) {
+    env.onNotice(`thread ${thread_id} could not be recovered: ${error.message}`);
+  }
+  return recovered.map(({ thread_id: id }) => id);
 }

@@ -7,11 +7,12 @@ import type { ThreadPlan } from '../../core/plan.ts';
 import { mapOf, NUMBER } from '../../core/shape.ts';
 import { isActive, isFinal, type ThreadRecord } from '../../core/thread.ts';
 import { type Cost, NO_COST, toMicroUsd } from '../../core/usage.ts';
-import { endRun, runsOf } from '../../log/runs.ts';
+import { endRun, raisedLimits, runsOf } from '../../log/runs.ts';
 import { isKnown } from '../../log/tree.ts';
-import type { BudgetRow } from '../../storage/store.ts';
+import type { BudgetRow, Owner } from '../../storage/store.ts';
 import { recoverDeliveries } from '../family/delivery-log.ts';
 import type { Process, Stored } from '../ports.ts';
+import { holdsMoney } from '../run/waiting.ts';
 import { startDocument, type ThreadDocument } from '../thread-document.ts';
 import { bookedCost, recordedEnd, usablePlan } from './crashed-log.ts';
 
@@ -98,13 +99,16 @@ export async function rebuildThread(
 }
 
 /** Refuses while a process writes a thread of this project: what is rebuilt under it would contradict it. */
-export async function assertIdle(env: Stored): Promise<void> {
+export async function assertIdle(env: Stored & Pick<Process, 'owner'>): Promise<void> {
   for (const threadId of env.files.list()) await assertUnheld(env, threadId);
 }
 
-async function assertUnheld({ store }: Pick<Stored, 'store'>, threadId: string): Promise<void> {
+async function assertUnheld(
+  { store, owner }: Pick<Stored, 'store'> & Pick<Process, 'owner'>,
+  threadId: string,
+): Promise<void> {
   const holder = await store.logs.holder(threadId);
-  if (!holder) return;
+  if (!holder || (await isLetGo(store.logs, { threadId, owner }))) return;
   const pid = store.owners.pidOf(holder);
   throw new RyeError(
     'thread_locked',
@@ -114,6 +118,21 @@ async function assertUnheld({ store }: Pick<Stored, 'store'>, threadId: string):
       details: { thread_id: threadId, pid: pid ?? null },
     },
   );
+}
+
+/** True if the log can be held after all: a holder that can't be seen from here has been silent for long. */
+async function isLetGo(
+  logs: Stored['store']['logs'],
+  { threadId, owner }: { readonly threadId: string; readonly owner: Owner },
+): Promise<boolean> {
+  try {
+    const hold = await logs.hold(threadId, owner, await logs.heldEpoch(threadId));
+    await hold.release();
+    return true;
+  } catch (error) {
+    if (error instanceof RyeError && error.code === 'thread_locked') return false;
+    throw error;
+  }
 }
 
 /**
@@ -138,7 +157,8 @@ export const LOST_DOCUMENT: ReadonlySet<string> = new Set(['thread_not_found', '
 /** Names no process: recovery ends threads whose owner is gone. */
 const GONE = { pid: 0, process_start: 'gone' } as const;
 
-async function recordOf(
+/** Returns the row of a thread as its signed record has it. */
+export async function recordOf(
   env: Pick<Stored, 'store'> & Pick<Process, 'owner'>,
   document: ThreadDocument,
   all: ReadonlyMap<string, ThreadDocument>,
@@ -192,8 +212,9 @@ function rootOf(document: ThreadDocument, all: ReadonlyMap<string, ThreadDocumen
   return isChained ? first.thread_id : null;
 }
 
-function budgetOf(document: ThreadDocument): BudgetRow {
-  const { thread_id, parent_thread_id: parentId, limits, cost, status } = document;
+/** Returns the budget of a thread as its signed record has it. */
+export function budgetOf(document: ThreadDocument): BudgetRow {
+  const { thread_id, parent_thread_id: parentId, limits, cost } = document;
   const max = toMicroUsd(Number.isFinite(limits.spend) ? limits.spend : 0);
   return {
     thread_id,
@@ -201,7 +222,7 @@ function budgetOf(document: ThreadDocument): BudgetRow {
     max,
     reserved: parentId === null ? 0 : max,
     actual: toMicroUsd(cost?.spend ?? 0),
-    status: isActive(status) ? 'active' : 'released',
+    status: holdsMoney(document) ? 'active' : 'released',
   };
 }
 
@@ -248,7 +269,8 @@ export async function rebuildDocument(env: Stored, threadId: string): Promise<Re
     ...started,
     ...events.findLast((event) => isKnown(event, 'run_started'))?.payload,
   };
-  const { plan_sha256: sha256, provider, model, limits } = latest;
+  const { plan_sha256: sha256, provider, model } = latest;
+  const limits = { ...latest.limits, ...raisedLimits(events) };
   const plan = await usablePlan(env.files, {
     thread_id: threadId,
     ...compact({ plan_sha256: sha256 }),
@@ -258,7 +280,7 @@ export async function rebuildDocument(env: Stored, threadId: string): Promise<Re
   const begun: ThreadDocument = compact({
     ...(plan
       ? { ...startDocument(plan, facts), provider, model, limits: storedLimits(limits) }
-      : withoutPlan(facts, latest, parentIn(events))),
+      : withoutPlan(facts, { ...latest, limits }, parentIn(events))),
     plan_sha256: plan && sha256,
     changes: events.findLast((event) => isKnown(event, 'changes_collected'))?.payload,
     runs: runs.length === 1 ? undefined : runs,

@@ -6,7 +6,7 @@ import { isActive, type ThreadRecord } from '../../core/thread.ts';
 import { isFatalProblem } from '../../log/codec.ts';
 import { buildTree, entryByPrefix, type SessionTree } from '../../log/tree.ts';
 import type { LogHold, OpenedLog } from '../../storage/store.ts';
-import type { Preparing, Process, Recovering, Stored } from '../ports.ts';
+import type { Configured, Preparing, Process, Recovering, Stored } from '../ports.ts';
 import { planAtLeaf } from '../prepare/plan-at-head.ts';
 import { type PlannedThread, planForRun } from '../prepare/plan-for-run.ts';
 import { assertProgram } from '../prepare/policy.ts';
@@ -19,6 +19,7 @@ import type { ThreadDocument } from '../thread-document.ts';
 import { partOf } from '../verified-log.ts';
 import type { RefreshedStart } from './continuation.ts';
 import { recoverThread } from './recover.ts';
+import { refreshRow } from './stale-row.ts';
 import { assertIntact } from './successor.ts';
 
 export interface ResumeRequest {
@@ -90,7 +91,8 @@ export async function holdResumable(
 /** Returns the last thread of the chain once no process runs it; a crashed one is recovered. */
 async function endOfChain(env: Recovering, threadId: string): Promise<ThreadRecord> {
   const chain = await env.store.registry.chain(threadId);
-  const last = chain.at(-1);
+  const found = chain.at(-1);
+  const last = found && (await refreshRow(env, found));
   if (!last) throw new RyeError('thread_not_found', `thread not found: ${threadId}`);
   if (!isActive(last.status)) return last;
   const { recovery } = env.config;
@@ -222,14 +224,15 @@ const LOOK_MS = 20;
 
 /** Holds the log of an ended thread once the process that ended it has released it. */
 async function holdEnded(
-  env: Pick<Stored, 'store'> & Process,
+  env: Pick<Stored, 'store'> & Process & Configured,
   threadId: string,
   epoch: number,
 ): Promise<LogHold> {
+  const staleMs = env.config.recovery.staleSeconds * 1000;
   const deadline = env.clock.monotonic() + EXPORT_MS;
   for (;;) {
     try {
-      return await env.store.logs.hold(threadId, env.owner, epoch);
+      return await env.store.logs.hold(threadId, env.owner, epoch, { staleMs });
     } catch (error) {
       const isHeld = error instanceof RyeError && error.code === 'thread_locked';
       if (!isHeld || env.clock.monotonic() >= deadline) throw error;

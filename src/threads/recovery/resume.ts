@@ -1,7 +1,7 @@
 import { isoTime } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { EventDraft } from '../../core/events.ts';
-import { completeLimits, eachLimit, LIMIT_NAMES, type PartialLimits } from '../../core/limits.ts';
+import { completeLimits, eachLimit, type PartialLimits } from '../../core/limits.ts';
 import type { Message } from '../../core/message.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import type { RunReason, ThreadRecord } from '../../core/thread.ts';
@@ -12,8 +12,8 @@ import { type AwaitedCall, awaitedCalls } from '../../log/open-calls.ts';
 import { runsOf } from '../../log/runs.ts';
 import { isKnown } from '../../log/tree.ts';
 import { checkRaises } from '../../policy/limit-grant.ts';
-import { limitsOfRun, type RunLimits, type UsedLimits } from '../../policy/run-limits.ts';
 import type { LogHold } from '../../storage/store.ts';
+import type { ApprovalEnv } from '../approval-port.ts';
 import { chainEnd, isDescendant } from '../family/children.ts';
 import { recoverDeliveries } from '../family/delivery-log.ts';
 import type {
@@ -21,24 +21,32 @@ import type {
   Embedding,
   Exporting,
   Preparation,
-  Preparing,
   Process,
   Recovering,
   Sources,
   Stored,
 } from '../ports.ts';
 import { ApprovalHistory } from '../run/approval-history.ts';
+import { asksOthers } from '../run/approval-subject.ts';
 import { exportThread } from '../run/export-thread.ts';
 import { createThread } from '../run/start.ts';
 import { awaitedApprovals, awaitedThreads, isPaused, isWaiting } from '../run/waiting.ts';
 import { planHash, planText } from '../stored-plan.ts';
 import { nextDocument } from '../thread-document.ts';
-import { continuationMessage, continuedConversation } from './continuation.ts';
-import { bookedCost, costOfLost, lostUsage, recordedEnd, withLost } from './crashed-log.ts';
+import {
+  type ContinuationFacts,
+  type ContinuedConversation,
+  continuationOf,
+  continuedConversation,
+  interruptedText,
+} from './continuation.ts';
+import { bookedCost, recordedEnd } from './crashed-log.ts';
+import { ratesOf } from './last-words.ts';
+import { costOfLost, lostUsage, withLost } from './lost-usage.ts';
+import { fundNextRun, limitsNow, nextLimits } from './next-limits.ts';
 import { holdResumable, type Resumable, type ResumeRequest } from './resumable.ts';
 import {
   assertSomethingLeft,
-  heirAbove,
   overrideLimits,
   payingAncestor,
   remainingLimits,
@@ -50,13 +58,14 @@ import {
  * changed, gets a successor, which is linked once it holds the whole context. No other process writes the log meanwhile.
  */
 export async function prepareResume(
-  env: Recovering & Sources & Preparation & Embedding,
+  env: Recovering & Sources & Preparation & Embedding & ApprovalEnv,
   request: ResumeRequest,
 ): Promise<Successor> {
   const { resumable, hold } = await holdResumable(env, request);
-  const { record, isIntact } = resumable;
+  const { record, isIntact, plan } = resumable;
   try {
-    if (mayOnlyWait(request)) await assertDecided(env, record);
+    await env.models.assertReady?.(plan.model);
+    if (mayOnlyWait(request)) await assertDecided(env, record, plan);
     await closeOpenRun(env, record);
     return isIntact && !(await env.store.logs.isArchived(record.thread_id))
       ? await runAgain(env, resumable, request, hold)
@@ -81,11 +90,13 @@ function mayOnlyWait({ from, refresh, isAttended, message }: ResumeRequest): boo
   return from === undefined && refresh !== true && (isAttended !== true || message !== undefined);
 }
 
-/** Refuses a run of a thread that still waits for people: it would only wait again. */
+/** Refuses a run of a thread that still waits for people: it would only wait again, unless others have to decide now. */
 async function assertDecided(
-  { store, clock }: Pick<Stored, 'store'> & Pick<Process, 'clock'>,
+  env: Pick<Stored, 'store'> & Process & Configured & ApprovalEnv,
   record: ThreadRecord,
+  plan: ThreadPlan,
 ): Promise<void> {
+  const { store, clock } = env;
   const { thread_id: threadId, error } = record;
   if (!error || !isWaiting(record)) return;
   for (const id of awaitedThreads(record)) {
@@ -97,6 +108,7 @@ async function assertDecided(
     const stored = await store.approvals.get(id);
     const isOpen = stored?.state === 'pending' && stored.decisions.length === 0;
     if (!isOpen || now >= stored.request.expires_at) return;
+    if (await asksOthers(env, plan, stored)) return;
   }
   const { message, hint, details } = error;
   throw new RyeError('approval_pending', `thread ${threadId} waits: ${message}`, { hint, details });
@@ -109,8 +121,13 @@ async function spentBy(
 ): Promise<{ readonly spent: Cost; readonly booking: readonly EventDraft[] }> {
   const booked = bookedCost(log.events);
   const isCutOff = record.status === 'error' && recordedEnd(log.events) === undefined;
-  const lost = isCutOff ? lostUsage(log.events, planned, models.traits(planned.model)) : undefined;
   if (!isCutOff) return { spent: booked, booking: [] };
+  // its process ended the calls before it gave up the thread
+  const lost = lostUsage(log.events, planned, {
+    traits: models.traits(planned.model),
+    endMs: Date.parse(record.updated_at),
+    rateOf: await ratesOf({ models }, planned),
+  });
   const [row] = await store.ledger.rows({ thread_id: record.thread_id });
   const spent = withLost(booked, row?.actual ?? 0, lost);
   return { spent, booking: lost ? [costOfLost(lost, spent)] : [] };
@@ -124,26 +141,23 @@ async function runAgain(
   hold: LogHold,
 ): Promise<Successor> {
   const { record, document, planned, parent, log, tree, leafId } = resumable;
-  const { registry, ledger } = env.store;
+  const { registry } = env.store;
   const threadId = record.thread_id;
   const { spent, booking } = await spentBy(env, resumable);
-  const subtreeSpend = toUsd(await ledger.committed(threadId));
-  const used = { cost: spent, subtreeSpend, spawns: record.spawn_count };
   const grant = checkedGrant(env, resumable, grants, raiseLimits);
-  const { total, run: left } = nextLimits(env, resumable, used, grants);
+  const next = await nextLimits(env, resumable, { cost: spent, grants });
+  const { total, run: left, planned: limits } = next;
   // what it waits for may be the raise of the limit itself
   if (!isPaused(record)) assertSomethingLeft(threadId, left, planned);
   const origins = { ...planned.origins, ...originsOf(grants) };
-  const stored = { ...planned, ...grant.kept, limits: total, origins };
+  const stored = { ...planned, ...grant.kept, limits, origins };
   const plan = { ...resumable.plan, ...grant.kept, limits: total, origins };
   const context = continuePath({ tree, events: log.events, leafId });
   const hasMoved = from !== undefined || wasMoved(log.events);
   const last = context.messages.at(-1);
-  const isSeeded = last?.role === 'assistant' || (record.status !== 'suspended' && !hasMoved);
-  const opening = last ? undefined : openingText(tree);
   const reason = await reasonOfRun(env, resumable, { message, hasMoved });
-  const needsSeed = !answersOnly(reason, last) && (isSeeded || opening === '');
-  const seed = message ?? (needsSeed ? await seedOf(env, plan, record) : opening);
+  const isAnswer = answersOnly(reason, last);
+  const seed = await seedOf(env, resumable, { message, plan, last, hasMoved, isAnswer });
   const sha256 = planHash(planText(stored));
   const now = isoTime(env.clock.now());
   const earlier = runsOf(log.header, log.events);
@@ -160,20 +174,21 @@ async function runAgain(
     ...earlier,
     { ...begun, started_at: now, cost: NO_COST, status: 'running' as const },
   ];
-  const next = nextDocument(document, plan, { now, sha256, runs });
+  const begins = nextDocument(document, plan, { now, sha256, runs });
   const claimed = await registry.resume(record, env.owner, now);
+  const { epoch } = claimed;
+  let undo: (() => Promise<void>) | undefined;
   try {
-    const heir = await heirAbove(env, record.parent_id);
-    await ledger.reopen(threadId, toMicroUsd(left.spend), { epoch: claimed.epoch, heir });
+    undo = await fundNextRun(env, record, { spend: left.spend, epoch });
     if (sha256 !== document.plan_sha256) await env.files.writePlan(threadId, stored, runs.length);
-    await env.files.writeDocument(next);
+    await env.files.writeDocument(begins);
   } catch (error) {
-    await ledger.release(threadId, claimed.epoch);
-    await registry.revert(record, claimed.epoch);
+    await undo?.();
+    await registry.revert(record, epoch);
     throw error;
   }
   return {
-    started: { threadId, plan, record: claimed, document: next, parent },
+    started: { threadId, plan, record: claimed, document: begins, parent },
     release: async () => await hold.release(),
     conversation: continuedConversation({
       hold,
@@ -190,7 +205,7 @@ async function runAgain(
       traits: env.models.traits,
       messages: isCopyable(tree, leafId) ? context.messages : [],
       carry: (rerun) => continuePath({ tree, events: log.events, leafId, rerun }),
-      message: seed,
+      ...seed,
     }),
   };
 }
@@ -218,26 +233,6 @@ export function checkedGrant(
   const all = { ...planned.raised_limits, ...found };
   const kept = Object.keys(all).length === 0 ? {} : { raised_limits: all };
   return { kept: { granted_limits: granted, ...kept }, raised };
-}
-
-/** Returns the limits of the next run. Tells a person what the parent takes from them. */
-function nextLimits(
-  { onNotice }: Pick<Process, 'onNotice'>,
-  { planned: { limits }, parent }: Resumable,
-  used: UsedLimits,
-  grants: PartialLimits,
-): RunLimits {
-  const next = limitsOfRun(limits, used, grants, parent?.limits);
-  if (!parent) return next;
-  const { run: wanted } = limitsOfRun(limits, used, grants);
-  for (const name of LIMIT_NAMES) {
-    const allowed = next.run[name];
-    if (allowed === wanted[name]) continue;
-    onNotice(
-      `the limit ${name} of this run is ${allowed} instead of ${wanted[name]}: its parent ${parent.thread_id} allows no more`,
-    );
-  }
-  return next;
 }
 
 /** Limits that a person granted are no defaults any more. */
@@ -308,7 +303,7 @@ async function succeed(
   const { record, plan: before, parent, log, tree, leafId } = resumable;
   const threadId = record.thread_id;
   const { ledger, registry } = env.store;
-  const left = remainingLimits(before.limits, {
+  const left = remainingLimits(limitsNow({ planned: before, log }), {
     cost: record.cost,
     subtreeSpend: toUsd(await ledger.subtreeSpend(threadId)),
     spawns: record.spawn_count,
@@ -318,7 +313,6 @@ async function succeed(
   assertSomethingLeft(threadId, limits, before);
   const plan = { ...before, ...grant.kept, limits };
   const payer = await payingAncestor(env, plan.parent_thread_id);
-  const seed = message ?? (await seedOf(env, plan, record));
   const request = { parent, continuationOf: threadId };
   const started = await createThread(env, plan, request, async (id) => {
     const amount = toMicroUsd(limits.spend);
@@ -327,6 +321,12 @@ async function succeed(
   });
   const carry = (rerun: ReadonlySet<string>) =>
     carryPath({ tree, events: log.events, leafId, rerun });
+  const { messages } = carry(new Set());
+  const cutText = interruptedText(tree, leafId);
+  const seed: Seed =
+    message === undefined
+      ? await continuationOf(env, seedFacts(plan, record), { cutText, last: messages.at(-1) })
+      : { message };
   return {
     started,
     release: async () => await hold.release(),
@@ -336,9 +336,9 @@ async function succeed(
       refreshed: resumable.refreshed,
       previousThreadId: threadId,
       traits: env.models.traits,
-      messages: carry(new Set()).messages,
+      messages,
       carry,
-      message: seed,
+      ...seed,
       onCarried: async () => {
         await registry.linkContinuation(threadId, started.threadId, isoTime(env.clock.now()));
         await hold.release();
@@ -360,12 +360,32 @@ async function noteSuccessor(
   if (isIntact) await exportThread(env, plan, linked);
 }
 
-async function seedOf(env: Preparing, plan: ThreadPlan, record: ThreadRecord): Promise<string> {
-  return await continuationMessage(env, {
-    plan,
-    previousThreadId: record.thread_id,
-    reason: reasonOf(record),
-  });
+type Seed = Pick<ContinuedConversation, 'message' | 'cutText'>;
+
+/** Returns the message with which the next run of a thread begins, or the text that it continues. */
+async function seedOf(
+  env: Parameters<typeof continuationOf>[0],
+  { record, tree, leafId }: Resumable,
+  facts: {
+    readonly message: string | undefined;
+    readonly plan: ThreadPlan;
+    readonly last: Message | undefined;
+    readonly hasMoved: boolean;
+    readonly isAnswer: boolean;
+  },
+): Promise<Seed> {
+  const { message, plan, last, hasMoved, isAnswer } = facts;
+  if (message !== undefined) return { message };
+  const opening = last ? undefined : openingText(tree);
+  const cutText = interruptedText(tree, leafId);
+  const isSeeded = last?.role === 'assistant' || (record.status !== 'suspended' && !hasMoved);
+  const isOpen = isSeeded || opening === '' || cutText !== undefined;
+  if (isAnswer || !isOpen) return { message: opening };
+  return await continuationOf(env, seedFacts(plan, record), { cutText, last });
+}
+
+function seedFacts(plan: ThreadPlan, record: ThreadRecord): ContinuationFacts {
+  return { plan, previousThreadId: record.thread_id, reason: reasonOf(record) };
 }
 
 function reasonOf({ status, error }: ThreadRecord): string {

@@ -7,8 +7,8 @@ import {
   USED_LIMIT_NAMES,
 } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
-import { isActive, type ThreadResult } from '../../core/thread.ts';
-import { addFamilyCost, type Cost, toMicroUsd, toUsd } from '../../core/usage.ts';
+import type { ThreadResult } from '../../core/thread.ts';
+import { addFamilyCost, type Cost, type MicroUsd, toMicroUsd, toUsd } from '../../core/usage.ts';
 import { carryTail } from '../../log/continuation.ts';
 import { buildTree } from '../../log/tree.ts';
 import type { Heir } from '../../policy/budget.ts';
@@ -20,7 +20,7 @@ import { planAtLeaf } from '../prepare/plan-at-head.ts';
 import type { Conversation } from '../run/opening.ts';
 import type { Recorder } from '../run/recorder.ts';
 import { createThread, type StartedThread } from '../run/start.ts';
-import { waitingOf } from '../run/waiting.ts';
+import { holdsMoney, waitingOf } from '../run/waiting.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 import { partOf, tamperedError, verifyLog } from '../verified-log.ts';
 import { continuationMessage, continuedConversation } from './continuation.ts';
@@ -66,7 +66,7 @@ export function assertSomethingLeft(
   }
 }
 
-/** Returns the nearest running ancestor, or the running end of its chain, which pays for a descendant that continues. */
+/** Returns the nearest ancestor that runs or waits, or the end of its chain that does: it pays for a descendant that continues. */
 export async function payingAncestor(
   env: Pick<Stored, 'store'>,
   parentId: string | null,
@@ -84,13 +84,32 @@ export async function heirAbove(
   return { ancestorId: found.ancestor, successorId: found.payer };
 }
 
+/**
+ * Returns what the root of a thread has left, which is all that a descendant may still spend if no thread above it pays any
+ * more. Undefined: one does, or there is none.
+ */
+export async function leftByRoot(
+  env: Pick<Stored, 'store'>,
+  parentId: string | null,
+): Promise<MicroUsd | undefined> {
+  if (await payerAbove(env, parentId)) return undefined;
+  const { registry, ledger } = env.store;
+  let root: string | undefined;
+  for (let at = parentId; at !== null; ) {
+    const last = await chainEnd(registry, at);
+    root = last?.thread_id;
+    at = last?.parent_id ?? null;
+  }
+  return root === undefined ? undefined : await ledger.remaining(root);
+}
+
 async function payerAbove({ store: { registry } }: Pick<Stored, 'store'>, parentId: string | null) {
   let at = parentId;
   while (at !== null) {
     const record = await registry.get(at);
     if (!record) return undefined;
     const last = (await chainEnd(registry, at)) ?? record;
-    if (isActive(last.status)) return { ancestor: at, payer: last.thread_id };
+    if (holdsMoney(last)) return { ancestor: at, payer: last.thread_id };
     at = record.parent_id;
   }
   return undefined;
@@ -130,6 +149,8 @@ export interface Successor {
   readonly release?: () => void | Promise<void>;
 }
 
+const UNFUNDED = { max: 0, reserved: 0, actual: 0, status: 'active' } as const;
+
 export interface HandoffRequest {
   readonly started: StartedThread;
   readonly cost: Cost;
@@ -149,12 +170,12 @@ export async function startHandoff(
   env: Preparing,
   { started, cost, recorder }: HandoffRequest,
 ): Promise<Successor> {
-  const { threadId, plan: before, parent } = started;
+  const { threadId, plan: before, document, parent } = started;
   await recorder.checkpoint();
   const { verdict } = await assertIntact(env, threadId);
   const { registry, ledger } = env.store;
   await ledger.report(threadId, toMicroUsd(cost.spend), started.record.epoch);
-  const limits = remainingLimits(before.limits, {
+  const limits = remainingLimits(document.limits, {
     cost,
     subtreeSpend: toUsd(await ledger.subtreeSpend(threadId)),
     spawns: (await registry.get(threadId))?.spawn_count ?? 0,
@@ -174,7 +195,11 @@ export async function startHandoff(
       env,
       { ...plan, limits },
       { parent, continuationOf: threadId },
-      () => Promise.resolve(), // the predecessor hands its budget over when it ends
+      // the predecessor hands its budget over when it ends; until then it has none, which a crash must not make unknown
+      async (id) => {
+        const { parent_thread_id: parentId } = before;
+        await ledger.restore([{ ...UNFUNDED, thread_id: id, parent_id: parentId }]);
+      },
     ),
     conversation: continuedConversation({
       previousThreadId: threadId,

@@ -1,10 +1,15 @@
 import type {
   ApprovalPreview,
   ApprovalRequest,
+  ApprovalRequirement,
   ApprovalSubject,
   Ask,
+  EditedCall,
+  RequestedApproval,
 } from '../../core/approval.ts';
 import { capabilityOf, type Risk } from '../../core/capability.ts';
+import { isJsonObject, type JsonValue, jsonEquals } from '../../core/json.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
 import type { ReviewedCall } from '../../loop/ports.ts';
 import {
   type ApprovalPolicy,
@@ -12,7 +17,8 @@ import {
   demandFor,
   permissionAsks,
 } from '../../policy/approvals.ts';
-import { riskOf } from '../../policy/risk.ts';
+import { type RiskTable, riskOf } from '../../policy/risk.ts';
+import type { Tool } from '../../tools/tool.ts';
 import { canonicalSha256 } from '../../trust/approval.ts';
 import type { ApprovalEnv } from '../approval-port.ts';
 import type { Configured, Process, Sources, Stored } from '../ports.ts';
@@ -33,6 +39,8 @@ export interface Asked {
   readonly subject: ApprovalSubject;
   readonly demand: Demand;
   readonly preview: ApprovalPreview;
+  /** Why no person can judge the call. */
+  readonly problem?: string | undefined;
 }
 
 /** Describes the calls of one thread by everything that decides what would run. */
@@ -51,17 +59,25 @@ export class ApprovalSubjects {
     policies: readonly ApprovalPolicy[],
     call: ReviewedCall,
   ): Promise<Demand | undefined> {
-    const { tool, input } = call;
-    const capability = capabilityOf(call.need);
-    const risk = this.#riskOf(call, capability);
-    const asks = this.#asksOf(call, capability, risk);
-    if (policies.length === 0 && asks.length === 0) return undefined;
-    const money = await call.money();
-    const context = { cost: { ...money.cost }, cost_left: money.left };
-    const worstCaseUsd = worstCase(this.#started.plan.limits.spend, call);
-    const asked = { tool: tool.id, capability, risk, input, worstCaseUsd, context };
-    const owner = { name: 'owner', key_id: this.#ownerKeyId };
-    return demandFor(policies, asked, asks, owner);
+    const { plan } = this.#started;
+    const { risks } = this.#env.config;
+    return await demandOf({ plan, risks, policies, ownerKeyId: this.#ownerKeyId }, call);
+  }
+
+  /** Returns what the call needs by itself with the input that a person gave instead of the requested one. */
+  async edited(policies: readonly ApprovalPolicy[], call: ReviewedCall): Promise<EditedCall> {
+    const demand = await this.demandOf(policies, call);
+    return {
+      input_sha256: canonicalSha256(call.input),
+      capability: capabilityOf(call.need),
+      item: await this.#itemOf(call),
+      requirements: demand?.requirements ?? [],
+    };
+  }
+
+  /** The most that the call may cost, in USD; null: it has no price. */
+  worstCaseOf(call: ReviewedCall): number | null {
+    return worstCase(this.#started.plan.limits.spend, call);
   }
 
   /** Everything that the call would do now; undefined if no person has to be asked. */
@@ -71,7 +87,7 @@ export class ApprovalSubjects {
     const demand = await this.demandOf(policies, call);
     if (!demand) return undefined;
     const question = tool.question?.(input);
-    const { preview, files } = await this.#env.approvals.describe(
+    const { preview, files, problem } = await this.#env.approvals.describe(
       call,
       workFolder(this.#env, plan),
     );
@@ -80,37 +96,18 @@ export class ApprovalSubjects {
       ...deciders(demand),
       kind: question ? 'question' : tool.id === LIMIT_TOOL ? 'limit' : 'call',
       capability: capabilityOf(call.need),
-      files,
-      worst_case_usd: worstCase(plan.limits.spend, call),
+      files: plan.fleet ? files.map(withoutFolder) : files,
+      worst_case_usd: this.worstCaseOf(call),
       scopes: question ? ['once'] : demand.scopes,
       worker_key_id: this.#ownerKeyId,
       ...(question ? { schema_sha256: canonicalSha256(question.schema) } : {}),
     };
-    return { subject, demand, preview };
+    return { subject, demand, preview, problem };
   }
 
   /** The key that answers for the thread: in a fleet that of its submitter, whichever worker runs it. */
   get #ownerKeyId(): string {
     return this.#started.plan.fleet?.submitter ?? this.#env.signer().keyId;
-  }
-
-  #riskOf({ tool, need }: ReviewedCall, capability: string): Risk {
-    const isOwnTool = need.item_type === 'tool' && need.item_id === tool.id;
-    const { tools } = this.#started.plan;
-    const planned = isOwnTool ? tools.find(({ id }) => id === tool.id)?.risk : undefined;
-    const declared = isOwnTool ? tool.traits.risk : undefined;
-    return planned ?? riskOf(capability, this.#env.config.risks, declared);
-  }
-
-  #asksOf({ tool, input, asks }: ReviewedCall, capability: string, risk: Risk): readonly Ask[] {
-    const isAsked = this.#env.config.risks.levels[risk] === 'ask';
-    const question = tool.question?.(input);
-    return [
-      ...permissionAsks(this.#started.plan.asks ?? [], capability),
-      ...(isAsked ? [{ source: `risk ${risk}`, reason: `it is ${risk}` }] : []),
-      ...asks,
-      ...(question ? [{ source: question.source ?? 'model', reason: '' }] : []),
-    ];
   }
 
   async #placeOf(call: ReviewedCall) {
@@ -169,6 +166,96 @@ export class ApprovalSubjects {
   }
 }
 
+/** The rules of a thread about its calls. */
+interface ThreadRules {
+  readonly plan: Pick<ThreadPlan, 'asks' | 'tools' | 'limits'>;
+  readonly risks: RiskTable;
+  readonly policies: readonly ApprovalPolicy[];
+  readonly ownerKeyId: string;
+}
+
+/** A call as the rules see it. Without money, it is judged as if nothing was spent. */
+interface JudgedCall extends Pick<ReviewedCall, 'input' | 'need' | 'asks'> {
+  readonly tool: Pick<Tool, 'id' | 'question'> & Partial<Pick<Tool, 'traits' | 'inputSchema'>>;
+  readonly money?: ReviewedCall['money'];
+}
+
+/** Returns what people have to agree to before a call runs; undefined if no person has to be asked. */
+export async function demandOf(
+  { plan, risks, policies, ownerKeyId }: ThreadRules,
+  call: JudgedCall,
+): Promise<Demand | undefined> {
+  const { tool, input, need } = call;
+  const capability = capabilityOf(need);
+  const risk = callRisk(plan, risks, call);
+  const isAsked = risks.levels[risk] === 'ask';
+  const question = tool.question?.(input);
+  const asks: readonly Ask[] = [
+    ...permissionAsks(plan.asks ?? [], capability),
+    ...(isAsked ? [{ source: `risk ${risk}`, reason: `it is ${risk}` }] : []),
+    ...call.asks,
+    ...(question ? [{ source: question.source ?? 'model', reason: '' }] : []),
+  ];
+  if (policies.length === 0 && asks.length === 0) return undefined;
+  const money = await call.money?.();
+  const context = money ? { cost: { ...money.cost }, cost_left: money.left } : {};
+  const worstCaseUsd = worstCase(plan.limits.spend, call);
+  const parameters = parametersOf(plan, tool);
+  const asked = { tool: tool.id, capability, risk, input, worstCaseUsd, context, parameters };
+  return demandFor(policies, asked, asks, { name: 'owner', key_id: ownerKeyId });
+}
+
+/** True if other people than those of a request have to agree to its call now, such as after a change of keys or approvers. */
+export async function asksOthers(
+  env: Process & Configured & ApprovalEnv,
+  plan: ThreadPlan,
+  { request, input }: Pick<RequestedApproval, 'request' | 'input'>,
+): Promise<boolean> {
+  const ownerKeyId = plan.fleet?.submitter ?? env.signer().keyId;
+  if (request.worker_key_id !== ownerKeyId) return true;
+  const { tool: id } = request;
+  if (request.kind !== 'call') return false;
+  const policies = await env.approvals.policies();
+  const rules = { plan, risks: env.config.risks, policies, ownerKeyId };
+  const asks = [{ source: request.rule, reason: '' }];
+  const need = env.approvals.needOf(id, input);
+  const demand = await demandOf(rules, { tool: { id }, input, need, asks });
+  return !jsonEquals(decidersOf(request.requirements), decidersOf(demand?.requirements ?? []));
+}
+
+function decidersOf(requirements: readonly ApprovalRequirement[]): JsonValue {
+  return requirements.map(({ approvers, quorum }) => ({
+    approvers: approvers.map((one) => ({ ...one })),
+    quorum,
+  }));
+}
+
+/** The names of a tool's parameters; undefined if it takes others too. */
+function parametersOf(
+  { tools }: Pick<ThreadPlan, 'tools'>,
+  { id, inputSchema }: JudgedCall['tool'],
+): readonly string[] | undefined {
+  const schema = inputSchema ?? tools.find((tool) => tool.id === id)?.input_schema;
+  const { properties, additionalProperties: more } = schema ?? {};
+  return isJsonObject(properties) && more === false ? Object.keys(properties) : undefined;
+}
+
+function callRisk(
+  { tools }: Pick<ThreadPlan, 'tools'>,
+  risks: RiskTable,
+  { tool, need }: JudgedCall,
+): Risk {
+  const isOwnTool = need.item_type === 'tool' && need.item_id === tool.id;
+  const planned = isOwnTool ? tools.find(({ id }) => id === tool.id)?.risk : undefined;
+  const declared = isOwnTool ? tool.traits?.risk : undefined;
+  return planned ?? riskOf(capabilityOf(need), risks, declared);
+}
+
+/** In a fleet each worker has a separate project for the thread, so the folders differ. */
+function withoutFolder({ path, sha256, real }: ApprovalSubject['files'][number]) {
+  return { path, sha256, ...(real === undefined ? {} : { real }) };
+}
+
 function networkOf({ tool }: ReviewedCall, hosts: readonly string[]): ApprovalSubject['network'] {
   if (!tool.traits.network) return 'none';
   return hosts.length > 0 ? hosts : 'any';
@@ -189,7 +276,10 @@ function deciders({ requirements, reason, onExpiry }: Demand) {
 }
 
 /** The most that a call may cost: a child may spend what it is given. */
-function worstCase(spend: number, { need, input }: ReviewedCall): number | null {
+function worstCase(
+  spend: number,
+  { need, input }: Pick<ReviewedCall, 'need' | 'input'>,
+): number | null {
   if (need.verb !== 'execute' || need.item_type !== 'directive') return null;
   const { limit_overrides: given } = input;
   const own =

@@ -4,12 +4,13 @@ import type {
   ApprovalRequest,
   ApprovalSubject,
   ApprovalUse,
+  EditedCall,
   RequestedApproval,
   SignedDecision,
 } from '../../core/approval.ts';
 import { isoTime } from '../../core/clock.ts';
 import type { EventDraft } from '../../core/events.ts';
-import { compact, jsonEquals } from '../../core/json.ts';
+import { compact, type JsonObject } from '../../core/json.ts';
 import type { LogHead } from '../../log/checkpoint.ts';
 import type {
   ApprovalPort,
@@ -20,6 +21,7 @@ import type {
 } from '../../loop/ports.ts';
 import {
   decisionProblem,
+  type EditDemand,
   exhaustion,
   type Judgement,
   judgeDecisions,
@@ -28,6 +30,7 @@ import {
 import type { ApprovalPolicy } from '../../policy/approvals.ts';
 import type { StoredApproval } from '../../storage/store.ts';
 import { canonicalSha256, decisionFault, requestSha256 } from '../../trust/approval.ts';
+import { isAgreed, isCovered, isWide, withInput } from './approval-cover.ts';
 import { ApprovalHistory, type KnownApproval, plainDecisions } from './approval-history.ts';
 import { ApprovalSubjects, type Asked, type SubjectEnv } from './approval-subject.ts';
 import type { StartedThread } from './start.ts';
@@ -50,6 +53,12 @@ export interface DeskOptions {
   readonly signLog: () => Promise<LogHead>;
   /** A person or program that may decide at once. */
   readonly attention?: ApprovalAttention | undefined;
+}
+
+interface Judged {
+  readonly judgement: Judgement;
+  /** The decisions that count. */
+  readonly signed: readonly SignedDecision[];
 }
 
 /** Asks people about the calls of one thread, and lets a call through when what they signed is what would run. */
@@ -98,26 +107,26 @@ export class ApprovalDesk implements ApprovalPort {
     return Math.max(0, ...policies.map(({ waitInlineMs = 0 }) => waitInlineMs));
   }
 
-  async wait(id: string, signal: AbortSignal): Promise<ApprovalVerdict> {
+  async wait(id: string, call: ReviewedCall, signal: AbortSignal): Promise<ApprovalVerdict> {
     const { clock } = this.#env;
     const waitMs = await this.#inlineMs();
     const { attention } = this.#options;
     const start = clock.monotonic();
     for (;;) {
-      const verdict = await this.#verdict(id);
+      const verdict = await this.#verdict(id, call);
       if (verdict) return verdict;
       if (signal.aborted) return { kind: 'waiting' };
       const isOver = clock.monotonic() - start >= waitMs;
       if (isOver && attention?.isAttended(id) !== true) {
         // the process may end with the run: until then people have to be told
         await Promise.all(this.#told);
-        return (await this.#verdict(id)) ?? { kind: 'waiting' };
+        return (await this.#verdict(id, call)) ?? { kind: 'waiting' };
       }
       await clock.sleep(LOOK_MS, signal);
     }
   }
 
-  async confirm(id: string, call: ReviewedCall): Promise<Confirmation> {
+  async confirm(id: string, call: ReviewedCall, ran = call): Promise<Confirmation> {
     const known = this.#history.find(id);
     const stored = known && (await this.#env.store.approvals.get(id));
     if (!known || !stored) return { kind: 'voided', drafts: [] };
@@ -125,23 +134,53 @@ export class ApprovalDesk implements ApprovalPort {
     const policies = await this.#env.approvals.policies();
     const now = await this.#subjects.of(policies, call);
     const isOwn = requested.request.call_id === call.callId;
-    const { judgement, signed } = this.#judge(known, stored);
+    const { judgement, signed, edited } = await this.#judgeRan(policies, { known, stored, ran });
     const fits = now !== undefined && this.#fits(requested, now, isOwn);
-    if (!fits || !this.#isUsable(known, judgement, now.subject)) {
+    const usd = this.#subjects.worstCaseOf(ran);
+    const isGiven = !isOwn || isAgreed(judgement, requested.request, ran.input);
+    if (
+      !fits ||
+      !isGiven ||
+      !this.#isUsable(known, judgement, { ...now.subject, worst_case_usd: usd })
+    ) {
       // a wide approval that covers no more calls ends for them, and stays as it was for those that it let through
-      const reason = fits ? 'its decision does not count any more' : CHANGED;
+      const reason = fits ? whyVoid(edited) : CHANGED;
       return { kind: 'voided', drafts: isOwn ? await this.#close(known, 'voided', reason) : [] };
     }
     const isFirst = known.decided === undefined;
     const drafts = isFirst ? [this.#decided(known, 'approved', signed)] : [];
-    const usd = now.subject.worst_case_usd;
     const use: ApprovalUse = {
       approval_id: id,
       request_sha256: requested.request_sha256,
       ...(usd === null ? {} : { worst_case_usd: usd }),
+      ...(edited ? { edited } : {}),
     };
     this.#history.use(use, call.callId);
     return { kind: 'confirmed', use, drafts };
+  }
+
+  /** Judges a request for the call that would run: what it needs by itself counts too if a person gave its input. */
+  async #judgeRan(
+    policies: readonly ApprovalPolicy[],
+    {
+      known,
+      stored,
+      ran,
+    }: {
+      readonly known: KnownApproval;
+      readonly stored: StoredApproval;
+      readonly ran: ReviewedCall;
+    },
+  ): Promise<Judged & { readonly edited?: EditedCall }> {
+    const { request } = known.requested;
+    if (canonicalSha256(ran.input) === request.input_sha256) return this.#judge(known, stored);
+    const edited = await this.#subjects.edited(policies, ran);
+    const demands = [{ input: ran.input, requirements: edited.requirements }];
+    const judged = this.#judge(known, stored, demands, edited);
+    const { judgement } = judged;
+    // a wide approval of the requested input covers others as they are
+    if (judgement.state === 'approved' && judgement.input === undefined) return judged;
+    return { ...judged, edited };
   }
 
   async withdraw(ids: readonly string[], reason: string): Promise<readonly EventDraft[]> {
@@ -174,7 +213,7 @@ export class ApprovalDesk implements ApprovalPort {
     const voided = open ? await this.#close(open, 'voided', CHANGED) : [];
     const granted = await this.#grantFor(now.subject);
     if (granted) return { kind: 'granted', id: granted };
-    const reason = unreachableReason(now.subject);
+    const reason = now.problem ?? unreachableReason(now.subject);
     if (reason !== undefined) return { kind: 'unreachable', reason, drafts: voided };
     const requested = await this.#request(now, call);
     const drafts: readonly EventDraft[] = [
@@ -216,7 +255,9 @@ export class ApprovalDesk implements ApprovalPort {
   #isUsable(known: KnownApproval, judgement: Judgement, now: ApprovalSubject): boolean {
     if (judgement.state !== 'approved') return false;
     const { request } = known.requested;
-    if (request.call_id !== now.call_id && !isWide(judgement, request, now)) return false;
+    if (request.call_id !== now.call_id && !isWide(judgement, request, now.input_sha256)) {
+      return false;
+    }
     const next = {
       now: isoTime(this.#env.clock.now()),
       worstCaseUsd: now.worst_case_usd,
@@ -253,24 +294,50 @@ export class ApprovalDesk implements ApprovalPort {
   }
 
   /** Judges a request by what was signed, with the keys that are trusted now. */
-  #judge({ requested, decided }: KnownApproval, stored: StoredApproval | undefined) {
+  #judge(
+    { requested, decided }: KnownApproval,
+    stored: StoredApproval | undefined,
+    demands: readonly EditDemand[] = [],
+    edited: Pick<EditedCall, 'item' | 'capability'> = requested.request,
+  ): Judged {
     const inTime = (stored?.decisions ?? []).filter(({ late }) => !late).map((one) => one.signed);
     // what is in the log already counts also if the database was lost
     const all = [...(decided?.decisions ?? []), ...inTime];
     const signed = all
       .filter((one, at) => all.findIndex(({ signature }) => signature === one.signature) === at)
-      .filter(
-        (one) => decisionFault(one, requested.request, this.#env.approvals.keys) === undefined,
+      .filter((one) =>
+        [requested.request, edited].every(
+          (about) => decisionFault(one, about, this.#env.approvals.keys) === undefined,
+        ),
       )
       .filter(({ decision }) => decisionProblem(requested, decision) === undefined);
-    return { judgement: judgeDecisions(requested, plainDecisions(signed)), signed };
+    return { judgement: judgeDecisions(requested, plainDecisions(signed), demands), signed };
   }
 
-  async #verdict(id: string): Promise<ApprovalVerdict | undefined> {
+  /** Returns the demands on the call with the inputs that people gave. */
+  async #demandsOf(
+    call: ReviewedCall,
+    decisions: StoredApproval['decisions'],
+  ): Promise<readonly EditDemand[]> {
+    const inputs = decisions.flatMap(({ signed: { decision } }): readonly JsonObject[] =>
+      decision.input === undefined ? [] : [decision.input],
+    );
+    if (inputs.length === 0) return [];
+    const policies = await this.#env.approvals.policies();
+    const demands: EditDemand[] = [];
+    for (const input of inputs) {
+      const edited = await this.#subjects.demandOf(policies, withInput(call, input));
+      demands.push({ input, requirements: edited?.requirements ?? [] });
+    }
+    return demands;
+  }
+
+  async #verdict(id: string, call: ReviewedCall): Promise<ApprovalVerdict | undefined> {
     const known = this.#history.find(id);
     const stored = await this.#env.store.approvals.get(id);
     if (!known || !stored) return { kind: 'waiting' };
-    const { judgement, signed } = this.#judge(known, stored);
+    const demands = await this.#demandsOf(call, stored.decisions);
+    const { judgement, signed } = this.#judge(known, stored, demands);
     const decided = (outcome: ApprovalOutcome): readonly EventDraft[] => [
       this.#decided(known, outcome, signed),
     ];
@@ -342,34 +409,13 @@ export class ApprovalDesk implements ApprovalPort {
 
 const CHANGED = 'what would run has changed since it was requested';
 
+function whyVoid(edited: EditedCall | undefined): string {
+  const rules = edited?.requirements.map(({ rule }) => rule).join(', ') ?? '';
+  return rules === ''
+    ? 'its decision does not count any more'
+    : `the decisions are not enough for the input that was given: ${rules}`;
+}
+
 function usesOf({ usedBy, spendUsd }: KnownApproval) {
   return { uses: usedBy.size, spendUsd };
-}
-
-/** True if two calls would run the same thing under the same rules, apart from input and files. */
-function isCovered(request: ApprovalRequest, now: ApprovalSubject): boolean {
-  return COVERED.every((member) => jsonEquals(request[member], now[member]));
-}
-
-const COVERED = [
-  'kind',
-  'thread_id',
-  'tool',
-  'capability',
-  'item',
-  'cwd',
-  'sandbox',
-  'network',
-  'requirements',
-  'worker_key_id',
-  'plan_sha256',
-] as const satisfies readonly (keyof ApprovalSubject)[];
-
-function isWide(
-  { scope }: Extract<Judgement, { state: 'approved' }>,
-  request: ApprovalRequest,
-  now: ApprovalSubject | undefined,
-): boolean {
-  if (scope === 'tool') return true;
-  return scope === 'arguments' && request.input_sha256 === now?.input_sha256;
 }

@@ -1,4 +1,5 @@
-import type { PlannedWorktree, SavedWorktree } from '../../core/isolation.ts';
+import { leftOutOf, type PlannedWorktree, type SavedWorktree } from '../../core/isolation.ts';
+import { jsonEquals } from '../../core/json.ts';
 import { sha256Hex } from '../../log/checkpoint.ts';
 import { isKnown } from '../../log/tree.ts';
 import type { SavingWorktree } from '../fleet-port.ts';
@@ -61,23 +62,44 @@ export class CarriedWorktree implements SavingWorktree {
   }
 
   async #save(): Promise<void> {
-    const { worktrees, files } = this.#env;
+    const { worktrees } = this.#env;
     const found = await worktrees.save(this.#worktree, this.#saved?.tree);
-    if (!found) return;
-    const { tree, patch, files: changed } = found;
-    const isEmpty = patch.length === 0;
-    const slot = this.#saved?.patch?.includes('worktree-0') === true ? 1 : 0;
-    const path = isEmpty ? null : await files.writeSaved(this.#threadId, slot, patch);
-    const saved: SavedWorktree = {
-      base: this.#worktree.base,
-      tree,
-      patch: path,
-      sha256: isEmpty ? null : sha256Hex(patch),
-      files: changed.map(({ path: name, change }) => ({ path: name, change })),
-    };
+    const { tree, leftOut, changes } = found;
+    const left = leftOutOf(this.#worktree, leftOut);
+    const { left_out: before, ...known } = this.#saved ?? this.#unchanged(tree);
+    if (!changes && jsonEquals(left.left_out ?? null, before ?? null)) return;
+    if (!before && left.left_out) this.#tell(leftOut);
+    const saved: SavedWorktree = { ...known, ...left, ...(changes && (await this.#kept(found))) };
     this.#recorder.record([{ event_type: 'worktree_saved', payload: saved, durable: true }]);
     await this.#recorder.settled();
     this.#saved = saved;
+  }
+
+  /** Keeps the patch beside the one before, which a crash must not lose. */
+  async #kept({
+    tree,
+    changes: { patch, files } = { patch: new Uint8Array(), files: [] },
+  }: Awaited<ReturnType<CarryEnv['worktrees']['save']>>): Promise<Omit<SavedWorktree, 'base'>> {
+    const isEmpty = patch.length === 0;
+    const slot = this.#saved?.patch?.includes('worktree-0') === true ? 1 : 0;
+    return {
+      tree,
+      patch: isEmpty ? null : await this.#env.files.writeSaved(this.#threadId, slot, patch),
+      sha256: isEmpty ? null : sha256Hex(patch),
+      files: files.map(({ path, change }) => ({ path, change })),
+    };
+  }
+
+  #unchanged(tree: string): SavedWorktree {
+    return { base: this.#worktree.base, tree, patch: null, sha256: null, files: [] };
+  }
+
+  #tell(leftOut: readonly string[]): void {
+    const named = leftOut.slice(0, 5).join(', ');
+    const more = leftOut.length > 5 ? ` and ${leftOut.length - 5} more` : '';
+    this.#env.onNotice(
+      `no patch of ${this.#threadId} has ${named}${more}: another machine would continue without them`,
+    );
   }
 }
 

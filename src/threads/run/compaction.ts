@@ -1,6 +1,6 @@
 import type { Clock } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
-import type { EventDraft, RequestEstimate } from '../../core/events.ts';
+import type { EventDraft, EventPayloads, RequestEstimate } from '../../core/events.ts';
 import { compact, type JsonObject } from '../../core/json.ts';
 import type { Message } from '../../core/message.ts';
 import type { PlannedModel, ThreadPlan } from '../../core/plan.ts';
@@ -19,7 +19,7 @@ import { buildTree, type SessionTree } from '../../log/tree.ts';
 import type { Compaction, CompactionReason, LoopPorts } from '../../loop/ports.ts';
 import type { ErrorRule } from '../../policy/error-class.ts';
 import type { ModelProvider, ProviderTraits } from '../../providers/provider.ts';
-import type { Process, Sources, Stored } from '../ports.ts';
+import type { ModelSource, Process, Sources, Stored } from '../ports.ts';
 import { readSigned } from '../verified-log.ts';
 import { firedDraft, type HookRunner } from './hook-runner.ts';
 import { errorRulesOf } from './loop-ports.ts';
@@ -51,8 +51,13 @@ export interface CompactEnv {
   readonly traits: (model: PlannedModel) => ProviderTraits;
   readonly provider: () => ModelProvider;
   readonly ask: AskBeforeCompact;
+  /** Sets aside what a request for a summary may use at most, before it is sent; false if the budget does not have it. */
+  readonly hold: (estimate: RequestEstimate) => Promise<boolean>;
   /** Called before each request for a summary with what it may use at most. */
   readonly onRequest?: (estimate: RequestEstimate) => void | Promise<void>;
+  /** Called before each wait for another attempt. */
+  readonly onRetry?: (wait: EventPayloads['retry_scheduled']) => void | Promise<void>;
+  readonly about?: ModelSource['about'];
   /** Books a request for a piece of the summary that others follow. */
   readonly book: (usage: Usage) => Promise<void>;
 }
@@ -246,6 +251,12 @@ export function compactPort(
           recorder.record([{ event_type: 'request_started', payload, durable: true }]);
           await recorder.settled();
         },
+        onRetry: async (payload) => {
+          recorder.record([{ event_type: 'retry_scheduled', payload }]);
+          await recorder.settled();
+        },
+        about: env.models.about,
+        hold: request.hold,
         book: request.book,
       },
       { ...request, tree, threadId, plan },

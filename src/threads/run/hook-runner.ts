@@ -346,7 +346,7 @@ function openInputs({ inputs, secret_inputs: secrets }: ThreadPlan): JsonObject 
 function hookDenied({ id, layer, origin }: HookDeclaration, capability: string): RyeError {
   return new RyeError(
     'capability_denied',
-    `hook ${id} needs ${capability}, which neither its thread nor its file is granted`,
+    `hook ${id} needs ${capability}, which neither its thread nor its file may use`,
     {
       hint:
         layer === PROJECT_LAYER

@@ -92,6 +92,10 @@ export class ThreadInbox implements InboxPort {
     this.#uncovered = carried.flatMap(({ entry_id: id }) => (id === null ? [] : [id]));
   }
 
+  async isWaiting(): Promise<boolean> {
+    return this.#fromHooks.length > 0 || (await this.#store.isAnyWaiting(this.#key.threadId));
+  }
+
   async take(point: SafePoint): Promise<readonly EventDraft[]> {
     await this.#settleLearned();
     await this.#publishPoint(point);

@@ -1,5 +1,5 @@
 import { toRyeError } from '../../core/errors.ts';
-import { describeChanges, type WorktreeChanges } from '../../core/isolation.ts';
+import { describeChanges, leftOutOf, type WorktreeChanges } from '../../core/isolation.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
 import { openDescendants } from '../family/children.ts';
@@ -85,7 +85,7 @@ export class ThreadWorktree {
   /** Removes the worktree once the thread has ended; a running child may still work in it. */
   async remove(changes: WorktreeChanges | undefined): Promise<void> {
     const { threadId, plan } = this.#started;
-    if (!plan.worktree || !changes) return;
+    if (!plan.worktree || !changes || changes.left_out) return;
     const { fleet, store } = this.#env;
     const open = fleet?.leg ? [] : await openDescendants(store.registry, threadId);
     if (open.length > 0) return;
@@ -143,21 +143,23 @@ export class ThreadWorktree {
     const { base, result } = worktree;
     const collected = await worktrees.collect(worktree);
     const changed = collected.files.map(({ path, change }) => ({ path, change }));
-    if (changed.length === 0) return { status: 'none', base, patch: null, files: [] };
+    const leftOut = leftOutOf(worktree, collected.leftOut);
+    if (changed.length === 0) return { status: 'none', base, patch: null, files: [], ...leftOut };
     // beside the results of the parent, whose tools may read them
     const reader = parent?.thread_id ?? threadId;
     const patch = await files.writePatch(reader, `${threadId}-changes`, collected.patch);
-    const facts = { base, patch, files: changed };
+    const facts = { base, patch, files: changed, ...leftOut };
     if (result === 'patch' || !isComplete) return { status: 'patch', ...facts };
     const keep = fileKeeper(this.#env, threadId, recorder);
-    const conflicts = await worktrees.merge(worktree, {
+    const { conflicts, merged } = await worktrees.merge(worktree, {
       plan,
       threadId,
       target: parent?.work_path ?? '',
       keep: async (change, bytes) => await keep('merge', change, bytes),
     });
     if (conflicts.length === 0) return { status: 'merged', ...facts };
-    return { status: 'merge_conflict', ...facts, conflicts };
+    const left = merged.length === 0 ? {} : { merged };
+    return { status: 'merge_conflict', ...facts, conflicts, ...left };
   }
 }
 

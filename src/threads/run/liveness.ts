@@ -23,7 +23,7 @@ export function beatMs(staleSeconds: number): number {
 
 /**
  * Reports whether a thread that should have an owner seems to have lost it; undefined while the owner lives, the thread
- * is queued, or it is ours. An owner on another host is judged by its heartbeat alone. A heartbeat proves something
+ * is queued, or it is ours. An owner that can't be seen from here, on another host or in another container, is judged by its heartbeat alone. A heartbeat proves something
  * only while clocks agree: call {@link silentOnes} before acting on `stale`.
  */
 export function deathOf(
@@ -31,12 +31,15 @@ export function deathOf(
   record: ThreadRecord,
   staleSeconds: number,
 ): Death | undefined {
-  const { status, heartbeat_at: heartbeat, worker } = record;
+  const { status, heartbeat_at: beaten, updated_at: updated, worker } = record;
   // its fleet takes it over
   if (worker !== null) return undefined;
   const known = store.owners.ofRecord(record);
   if (!isActive(status) || !known || known.id === owner.id) return undefined;
-  if (store.owners.state(known) === 'gone') return 'gone';
+  const state = store.owners.state(known);
+  if (state === 'gone') return 'gone';
+  // one that was given a process and has not begun gave no sign yet
+  const heartbeat = beaten ?? (state === 'unknown' ? updated : null);
   if (heartbeat === null) return undefined;
   const [oldest, newest] = [-staleSeconds, staleSeconds].map((seconds) =>
     isoTime(clock.now() + seconds * 1000),
@@ -71,18 +74,21 @@ export async function silentOnes(
 export class Cancellation {
   readonly #controller = new AbortController();
   readonly #done = new AbortController();
-  readonly #env: Pick<Stored, 'store'> & Pick<Process, 'clock'> & Configured;
+  readonly #env: Pick<Stored, 'store'> & Pick<Process, 'clock' | 'deathMarks'> & Configured;
   readonly #threadId: string;
   readonly #epoch: number;
+  /** The file that appears when this process dies. */
+  readonly #mark: string;
 
   constructor(
-    env: Pick<Stored, 'store'> & Pick<Process, 'clock'> & Configured,
+    env: Pick<Stored, 'store' | 'files'> & Pick<Process, 'clock' | 'deathMarks'> & Configured,
     { threadId, record }: StartedThread,
     signal: AbortSignal | undefined,
   ) {
     this.#env = env;
     this.#threadId = threadId;
     this.#epoch = record.epoch;
+    this.#mark = env.files.deathMark(threadId, record.epoch);
     if (signal?.aborted) this.#cancel(signal.reason);
     signal?.addEventListener('abort', () => this.#cancel(signal.reason), {
       signal: this.#done.signal,
@@ -105,16 +111,21 @@ export class Cancellation {
 
   stop(): void {
     this.#done.abort();
+    this.#env.deathMarks?.releaseMark(this.#mark);
   }
 
   async #poll(): Promise<void> {
     const { clock, store, config } = this.#env;
     const everyMs = beatMs(config.recovery.staleSeconds);
     let beaten = clock.monotonic();
+    let isMarked = false;
     // heartbeats continue while a cancelled run settles
     while (!this.#done.signal.aborted) {
       await clock.sleep(POLL_MS, this.#done.signal);
       if (this.#done.signal.aborted) return;
+      // not sooner: many runs are over by then
+      if (!isMarked) this.#env.deathMarks?.holdMark(this.#mark);
+      isMarked = true;
       try {
         const reason = await cancelReason(store.registry, this.#threadId);
         if (reason !== undefined) this.#cancel(reason);

@@ -1,9 +1,12 @@
+import { isoTime } from '../../core/clock.ts';
+import type { Limits } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
-import type { LoopPorts } from '../../loop/ports.ts';
+import { type Cost, type MicroUsd, toMicroUsd } from '../../core/usage.ts';
+import type { BudgetPort, LoopPorts } from '../../loop/ports.ts';
 import { type ErrorRule, parseErrorRules } from '../../policy/error-class.ts';
 import type { ToolDefinition, ToolList } from '../../providers/provider.ts';
 import type { LegControl } from '../fleet-port.ts';
-import type { OpenTools, Process, Sources } from '../ports.ts';
+import type { OpenTools, Process, Sources, Stored } from '../ports.ts';
 import { returnCheck } from '../prepare/directive.ts';
 import { workFolder } from '../worktrees.ts';
 import type { Opening } from './opening.ts';
@@ -24,6 +27,7 @@ export function sharedPorts(
     history: messages,
     ...(parent ? { parentLimits: parent.limits } : {}),
     traits: env.models.traits,
+    ...(env.models.about ? { about: env.models.about } : {}),
     definitions: () => tools.definitions(),
     tools: tools.set,
     hooks,
@@ -34,6 +38,38 @@ export function sharedPorts(
     checkReturn: returnCheck(plan, tools),
     gates: tools.gates,
   } satisfies Partial<LoopPorts>;
+}
+
+/** Returns the claim of a running thread in the ledger. `onReport` is told what the ledger knows. */
+export function budgetPort(
+  { store, clock }: Stored & Pick<Process, 'clock'>,
+  { threadId, record: { epoch } }: StartedThread,
+  onReport: (spent: MicroUsd, cost: Cost) => void,
+): BudgetPort {
+  const { ledger, registry } = store;
+  return {
+    remainingMicroUsd: () => ledger.remaining(threadId),
+    held: () => ledger.held(threadId),
+    hold: (most) => ledger.holdForCall(threadId, most, epoch),
+    report: async (spent, cost, nextCall) => {
+      await ledger.report(threadId, spent, epoch, nextCall);
+      onReport(spent, cost);
+      await registry.heartbeat(threadId, epoch, isoTime(clock.now()), { cost });
+    },
+  };
+}
+
+/** Raises the limits of a running thread in the ledger and in its thread.json, which bounds its children. */
+export async function raisedThread(
+  env: Stored & Pick<Process, 'clock'>,
+  started: StartedThread,
+  limits: Limits,
+): Promise<StartedThread> {
+  const { threadId, record } = started;
+  await env.store.ledger.raise(threadId, toMicroUsd(limits.spend), record.epoch);
+  const document = { ...started.document, limits, updated_at: isoTime(env.clock.now()) };
+  await env.files.writeDocument(document);
+  return { ...started, document };
 }
 
 /** Returns what the loop obeys in a leg of a fleet. Only the thread of the leg is parked, not a child in its process. */

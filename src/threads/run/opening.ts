@@ -27,10 +27,14 @@ export interface Opening {
   /** Sent byte-identical on every turn. */
   readonly system: string;
   readonly drafts: readonly EventDraft[];
+  /** The message that the run is about, which follows those that waited for the thread. */
+  readonly lastDrafts?: readonly EventDraft[];
   readonly messages: readonly Message[];
   /** Recorded definitions that are sent as they are, before what the tools offer beyond them. */
   readonly tools?: readonly ToolDefinition[];
   readonly pending?: PendingCalls;
+  /** The text of an interrupted answer that the run continues. */
+  readonly cutText?: string;
 }
 
 /** A start other than a directive's first message: a thread that continues an earlier one or itself. */
@@ -113,6 +117,14 @@ export function injectedDrafts(blocks: readonly ContextBlock[]): EventDraft[] {
         },
       },
     ];
+  });
+}
+
+/** Returns the messages that drafts add to the conversation. */
+export function messagesOf(drafts: readonly EventDraft[]): readonly Message[] {
+  return drafts.flatMap((draft): readonly Message[] => {
+    if (draft.event_type === 'message') return [draft.payload.message];
+    return draft.event_type === 'custom_message' ? [userText(draft.payload.content)] : [];
   });
 }
 

@@ -44,6 +44,10 @@ export class Recorder {
   /** The last checkpoint that subscribers were, or will be, shown. */
   #shown: LogEvent | undefined;
   #signedMs: number;
+  /** Waits to sign streamed text that nothing follows. */
+  #unsigned: AbortController | undefined;
+  /** The answer that streams in has signed text. */
+  #hasText = false;
   #isSigningSoon = false;
   #isSyncingSoon = false;
   /** The end of the part that is signed and durable. */
@@ -186,19 +190,42 @@ export class Recorder {
   }
 
   /**
-   * Signs what the writer left unsigned: streamed text once a second, everything else as soon as what is under way now
-   * has been written, which often signs it anyway.
+   * Signs what the writer left unsigned: the first text of an answer at once and more of it once a second, because only
+   * signed text survives the death of the process; everything else as soon as what is under way now has been written,
+   * which often signs it anyway.
    */
   #signLater(batch: readonly EventDraft[]): void {
     const { writer, clock } = this.#options;
-    if (writer.isSigned) {
-      this.#signedMs = clock.monotonic();
-    } else if (!batch.every(isPiece)) {
-      this.#signSoon();
-    } else if (clock.monotonic() - this.#signedMs >= UNSIGNED_MS) {
+    const isStreaming = batch.every(isPiece);
+    const isFirst = !this.#hasText && batch.some(({ event_type: type }) => type === 'token_delta');
+    this.#hasText = isStreaming && (this.#hasText || isFirst);
+    const waitMs = UNSIGNED_MS - (clock.monotonic() - this.#signedMs);
+    if (!writer.isSigned && !isStreaming) this.#signSoon();
+    else if (!writer.isSigned && !isFirst && waitMs > 0) {
+      void this.#signAfter(waitMs);
+      return;
+    } else {
       writer.checkpoint();
       this.#signedMs = clock.monotonic();
     }
+    this.#unsigned?.abort(overReason());
+    this.#unsigned = undefined;
+  }
+
+  async #signAfter(ms: number): Promise<void> {
+    if (this.#unsigned) return;
+    const { clock, writer } = this.#options;
+    const timer = new AbortController();
+    this.#unsigned = timer;
+    await clock.sleep(ms, timer.signal);
+    if (timer.signal.aborted) return;
+    this.#unsigned = undefined;
+    if (this.#failure || writer.isSigned) return;
+    this.#inBackground(() => {
+      writer.checkpoint();
+      this.#signedMs = clock.monotonic();
+      this.#publishCheckpoint();
+    });
   }
 
   #signSoon(): void {

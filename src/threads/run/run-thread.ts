@@ -6,18 +6,19 @@ import { compact } from '../../core/json.ts';
 import { toolCallsOf } from '../../core/message.ts';
 import type { PlannedModel } from '../../core/plan.ts';
 import type { ThreadResult } from '../../core/thread.ts';
-import { type MicroUsd, NO_COST } from '../../core/usage.ts';
+import { type Cost, type MicroUsd, NO_COST } from '../../core/usage.ts';
 import { runLoop } from '../../loop/loop.ts';
 import type { LoopOutcome, LoopPorts } from '../../loop/ports.ts';
-import { isTaintNote } from '../../policy/risk.ts';
 import type { ModelProvider } from '../../providers/provider.ts';
 import type { LogWriter } from '../../storage/store.ts';
 import { afterEnd } from '../family/cancel.ts';
 import type { ChildStarter } from '../family/children.ts';
 import { carriedEntries, childEnds, predecessorsOf } from '../family/delivery-log.ts';
+import { endChildren } from '../family/end-children.ts';
 import type { OnIdle, ThreadEnv } from '../ports.ts';
 import { joinChain, type Successor, startHandoff } from '../recovery/successor.ts';
 import { headerOf } from '../thread-document.ts';
+import { announcement, repeatable } from './announcement.ts';
 import { type ApprovalAttention, ApprovalDesk } from './approvals.ts';
 import { compactPort } from './compaction.ts';
 import { finalizeThread } from './finalize.ts';
@@ -26,12 +27,19 @@ import { ThreadWorktree } from './isolation.ts';
 import { fileKeeper } from './keep-file.ts';
 import { type LiveExport, openLiveExport } from './live-export.ts';
 import { Cancellation, cancelReason } from './liveness.ts';
-import { legPorts, recordedFirst, sharedPorts } from './loop-ports.ts';
-import { type Conversation, type Opening, openingMessages, watchRules } from './opening.ts';
+import { budgetPort, legPorts, raisedThread, recordedFirst, sharedPorts } from './loop-ports.ts';
+import {
+  type Conversation,
+  messagesOf,
+  type Opening,
+  openingMessages,
+  watchRules,
+} from './opening.ts';
 import { ownPass } from './own-pass.ts';
 import { ArtifactHashes, Recorder } from './recorder.ts';
 import { type StartedThread, writerOptions } from './start.ts';
 import { openTooling, type Tooling } from './tooling.ts';
+import { judge } from './verdict.ts';
 
 export interface RunOptions {
   /** Values of secret inputs, by name. */
@@ -60,20 +68,19 @@ export async function runThread(
   options: RunOptions,
 ): Promise<ThreadResult> {
   const results: ThreadResult[] = [];
-  let next: Successor | undefined = { started, conversation: options.conversation };
+  const first = { started, conversation: options.conversation };
+  let next: ThreadRun | undefined = new ThreadRun(env, first, options);
   // one after the other, so that neither the stack nor memory grows with the chain
-  while (next) {
-    const { result, successor }: FinishedRun = await new ThreadRun(env, next, options).run();
-    results.push(result);
-    next = successor;
+  try {
+    while (next) {
+      results.push(await next.run());
+      next = next.successor;
+    }
+  } finally {
+    next?.stop();
+    next?.successor?.stop();
   }
   return joinChain(results);
-}
-
-interface FinishedRun {
-  readonly result: ThreadResult;
-  /** The thread that continues this one after a handoff. */
-  readonly successor: Successor | undefined;
 }
 
 interface RunLog {
@@ -92,16 +99,20 @@ interface RunSession extends Tooling {
 /** One run of one thread: opens its log and tools, drives the loop, and finalizes the thread. */
 class ThreadRun {
   readonly #env: ThreadEnv;
-  readonly #started: StartedThread;
+  #started: StartedThread;
   readonly #conversation: Conversation | undefined;
   readonly #options: RunOptions;
   readonly #cancellation: Cancellation;
   readonly #artifacts = new ArtifactHashes();
   readonly #worktree: ThreadWorktree;
+  /** The thread that continues this one after a handoff. */
+  successor: ThreadRun | undefined;
   #log: RunLog | undefined;
   #session: RunSession | undefined;
   /** Spend that the ledger was told last. */
   #reported: MicroUsd | undefined;
+  /** The newest cost that the registry is told. */
+  #cost: Cost | undefined;
   /** The last turn that ended, until the registry has its cost. */
   #unreported: (LogEvent & { readonly event_type: 'cost' }) | undefined;
 
@@ -112,18 +123,32 @@ class ThreadRun {
     this.#options = options;
     this.#worktree = new ThreadWorktree(env, started);
     this.#cancellation = new Cancellation(env, started, options.signal);
+    // the thread is claimed: a worktree or a slow server of tools may take longer than a silent owner has
+    this.#cancellation.watch();
   }
 
-  async run(): Promise<FinishedRun> {
+  /** Ends the signs of life. */
+  stop(): void {
+    this.#cancellation.stop();
+  }
+
+  async run(): Promise<ThreadResult> {
     let outcome = await this.#converse();
     let successor: Successor | undefined;
     if (outcome.kind === 'handoff' && this.#log) {
       ({ outcome, successor } = await this.#handOff(outcome, this.#log.recorder));
     }
+    // it gives signs of life also while the hooks of this thread run
+    this.successor = successor && new ThreadRun(this.#env, successor, this.#options);
     const { signal } = this.#cancellation;
     const ended = await this.#worktree.end(outcome, this.#log?.recorder, signal);
     this.#cancellation.stop();
     const { changes } = ended;
+    // before the end is on record, so that a crash in between leaves no child that nothing cancels
+    if (this.#conversation ?? this.#session?.children.ids.length) {
+      const { status } = judge(ended.outcome, successor !== undefined);
+      await endChildren(this.#env, this.#started.threadId, status);
+    }
     const result = await finalizeThread(this.#env, {
       started: this.#started,
       outcome: ended.outcome,
@@ -141,7 +166,7 @@ class ThreadRun {
     await this.#session?.tools.close();
     await this.#worktree.remove(changes);
     await afterEnd(this.#env, result);
-    return { result, successor };
+    return result;
   }
 
   /** Runs the conversation to its end. A failure to open or to drive it is an outcome too. */
@@ -227,8 +252,10 @@ class ThreadRun {
       pendingApprovals: () => approvals.pending(),
     });
     const snapshot = env.renderer.capabilities(plan, tools.definitions().tools);
-    await env.files.writeCapabilities(threadId, snapshot);
-    this.#cancellation.watch();
+    await env.files.writeCapabilities(threadId, snapshot).catch(async (error: unknown) => {
+      await tools.close();
+      throw error;
+    });
     return { ...tooling, inbox, before, approvals };
   }
 
@@ -250,7 +277,19 @@ class ThreadRun {
     if (conversation) tools.restore?.(opening.messages);
     const carried = conversation ? await carriedEntries(this.#env, threadId) : new Set<string>();
     await inbox.open(carried, session.before);
-    return opening;
+    return await this.#afterWaiting(opening, recorder, inbox);
+  }
+
+  /** Records the message that the run is about, after those that came before it. */
+  async #afterWaiting(opening: Opening, recorder: Recorder, inbox: ThreadInbox): Promise<Opening> {
+    const { lastDrafts = [], messages } = opening;
+    if (lastDrafts.length === 0) return opening;
+    const waiting = await inbox.take('before_turn');
+    const written = recorder.record(waiting);
+    await recorder.settled();
+    await inbox.written(written);
+    recorder.record(lastDrafts);
+    return { ...opening, messages: [...messages, ...messagesOf([...waiting, ...lastDrafts])] };
   }
 
   /** Drives the loop and records its events before the next step. */
@@ -295,6 +334,7 @@ class ThreadRun {
     for (const event of events) {
       if (event.event_type !== 'cost') continue;
       this.#unreported = event;
+      this.#cost = event.payload.total;
       recorder.checkpointSoon();
     }
     await this.#reportTurn(recorder);
@@ -308,16 +348,16 @@ class ThreadRun {
     const { threadId, record, plan } = this.#started;
     this.#unreported = undefined;
     const isSynced = plan.settings.durability !== 'off';
-    const progress = { cost: turn.payload.total, ...(isSynced ? { head } : {}) };
+    // an answer since may have been reported already
+    const progress = { cost: this.#cost ?? turn.payload.total, ...(isSynced ? { head } : {}) };
     const now = isoTime(this.#env.clock.now());
     await this.#env.store.registry.heartbeat(threadId, record.epoch, now, progress);
   }
 
   #ports(recorder: Recorder, session: RunSession, opening: Opening): LoopPorts {
     const env = this.#env;
-    const { threadId, plan, record } = this.#started;
+    const { threadId, plan } = this.#started;
     const { tools, inbox } = session;
-    const { ledger } = env.store;
     const provider = (model: PlannedModel): ModelProvider => {
       const opened = env.models.open(model, plan);
       return this.#options.wrapProvider?.(opened) ?? opened;
@@ -325,8 +365,10 @@ class ThreadRun {
     return {
       ...sharedPorts(env, this.#started, session, opening),
       ...legPorts(env.fleet?.leg, threadId),
+      onNotice: env.onNotice,
       ...compact({
         pending: opening.pending,
+        cutText: opening.cutText,
         spent: this.#conversation?.spent,
         handlers: env.handlers,
         onIdle: this.#options.onIdle,
@@ -334,13 +376,12 @@ class ThreadRun {
       }),
       provider,
       definitions: recordedFirst(opening.tools ?? [], tools),
-      budget: {
-        remainingMicroUsd: () => ledger.remaining(threadId),
-        held: () => ledger.held(threadId),
-        report: async (spent) => {
-          await ledger.report(threadId, spent, record.epoch);
-          this.#reported = spent;
-        },
+      budget: budgetPort(env, this.#started, (spent, cost) => {
+        this.#reported = spent;
+        this.#cost = cost;
+      }),
+      raise: async (limits) => {
+        this.#started = await raisedThread(env, this.#started, limits);
       },
       cancelled: () => this.#cancellation.reason,
       artifacts: {
@@ -386,39 +427,4 @@ function isAnswer(draft: EventDraft): boolean {
 
 function hasActed(draft: EventDraft): boolean {
   return draft.event_type === 'tool_settled' && draft.repeatable !== true;
-}
-
-/** Marks a draft that a crash may lose, because a thread that has not begun starts over. */
-function repeatable(draft: EventDraft): EventDraft {
-  return { ...draft, repeatable: true };
-}
-
-/** Returns the first events of a thread's log. */
-function announcement({ plan, document }: StartedThread): EventDraft[] {
-  const { directive, model, limits, integrity, inputs, parent_thread_id: parent, warnings } = plan;
-  return [
-    {
-      event_type: 'thread_started',
-      payload: {
-        directive: directive.id,
-        model: model.id,
-        provider: model.provider,
-        limits: { ...limits },
-        ...(plan.raised_limits ? { raised_limits: { ...plan.raised_limits } } : {}),
-        integrity,
-        inputs,
-        // the stored plan has it: one that was read back may have gained new limits
-        ...(document.plan_sha256 === undefined ? {} : { plan_sha256: document.plan_sha256 }),
-      },
-    },
-    {
-      event_type: 'budget',
-      payload: { max_usd: limits.spend, ...(parent === null ? {} : { parent_thread_id: parent }) },
-    },
-    ...warnings
-      .filter((warning) => !isTaintNote(warning))
-      .map((warning): EventDraft => {
-        return { event_type: 'note', payload: { text: `warning: ${warning}` } };
-      }),
-  ];
 }

@@ -4,7 +4,6 @@ import { assertNewThreadId, threadIdCandidate } from '../../core/ids.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import { NO_COST, toMicroUsd } from '../../core/usage.ts';
-import { nextCallOf } from '../family/child-budget.ts';
 import type { Preparation, Process, Stored, ThreadFiles } from '../ports.ts';
 import { startDocument, type ThreadDocument } from '../thread-document.ts';
 
@@ -35,7 +34,7 @@ export async function startThread(
 ): Promise<StartedThread> {
   await readyToStart(env, request);
   return await createThread(env, plan, request, async (threadId) => {
-    await reserveBudget(env, plan, threadId, request.parent);
+    await reserveBudget(env, plan, threadId);
   });
 }
 
@@ -173,14 +172,13 @@ export async function reserveBudget(
   env: Stored,
   plan: ThreadPlan,
   threadId: string,
-  parent?: ThreadDocument,
 ): Promise<void> {
   const { ledger } = env.store;
   const amount = toMicroUsd(plan.limits.spend);
   const { parent_thread_id: parentId } = plan;
   if (parentId === null) return await ledger.register(threadId, amount);
   // siblings of one answer are prepared side by side: only here is it known what the others got
-  const keep = parent ? await nextCallOf(env, parent) : 0;
+  const keep = await ledger.nextCall(parentId);
   return await ledger.reserve(threadId, amount, parentId, keep);
 }
 

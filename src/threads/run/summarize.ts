@@ -1,20 +1,35 @@
 import { type Clock, overReason } from '../../core/clock.ts';
 import { RyeError, toRyeError } from '../../core/errors.ts';
-import type { RequestEstimate } from '../../core/events.ts';
+import type { EventPayloads, RequestEstimate } from '../../core/events.ts';
 import { textOf, userText } from '../../core/message.ts';
 import type { PlannedModel } from '../../core/plan.ts';
-import { addUsage, type MicroUsd, NO_USAGE, priceMicroUsd, type Usage } from '../../core/usage.ts';
+import {
+  addUsage,
+  type MicroUsd,
+  NO_USAGE,
+  priceMicroUsd,
+  totalTokens,
+  type Usage,
+} from '../../core/usage.ts';
 import { SUMMARY_SYSTEM } from '../../log/summary-prompt.ts';
+import { mayBeBilled } from '../../loop/answer.ts';
 import { estimateOf } from '../../loop/limits.ts';
-import { AnswerRatio, likelyTokensOf, StreamBound } from '../../loop/meters.ts';
+import {
+  AnswerRatio,
+  BYTES_PER_TOKEN_WORST,
+  likelyTokensOf,
+  StreamBound,
+} from '../../loop/meters.ts';
+import { reasonOf } from '../../loop/retry.ts';
 import {
   type Classification,
   classify,
   type ErrorRule,
   failureCode,
-  retryDelayMs,
 } from '../../policy/error-class.ts';
 import { affordableMaxTokens } from '../../policy/limits.ts';
+import { type ProviderFacts, providerHint } from '../../policy/provider-hint.ts';
+import { type PaceOptions, RetryPace } from '../../policy/retry-pace.ts';
 import type {
   ModelEvent,
   ModelProvider,
@@ -35,19 +50,22 @@ export interface Summarizer {
   readonly maxTokens: number;
   readonly remainingMicroUsd: MicroUsd;
   readonly allowUnpriced: boolean;
-  /** Maximum retries of a transient failure. */
-  readonly maxRetries: number;
+  /** Bounds of the retries. */
+  readonly retries: Pick<PaceOptions, 'maxSeconds' | 'maxRetries'>;
+  /** Sets aside what a request may use at most, before it is sent; false if the budget does not have it any more. */
+  readonly hold?: ((estimate: RequestEstimate) => Promise<boolean>) | undefined;
   /** Called before each request with what it may use at most. */
   readonly onRequest?: ((estimate: RequestEstimate) => void | Promise<void>) | undefined;
+  /** Called before each wait. */
+  readonly onRetry?: ((wait: EventPayloads['retry_scheduled']) => void | Promise<void>) | undefined;
+  /** Returns what is known of the model's provider, for the hint of a failure. */
+  readonly about?: ((model: PlannedModel) => Promise<ProviderFacts>) | undefined;
 }
 
 /** A summary, or why there is none; the usage was paid for in both cases. */
 export type SummaryAnswer =
   | { readonly text: string; readonly usage: Usage }
   | { readonly error: RyeError; readonly usage: Usage };
-
-/** Bytes of the shortest average token, to bound the tokens of a text. */
-export const BYTES_PER_TOKEN_WORST = 3;
 
 /**
  * Asks the model for one summary and retries transient failures. An answer that is cut off, calls tools or is empty is
@@ -58,43 +76,83 @@ export async function summarize(
   prompt: string,
   signal: AbortSignal,
 ): Promise<SummaryAnswer> {
+  const { clock, random, retries } = summarizer;
+  const pace = new RetryPace({ ...retries, now: () => clock.monotonic(), random });
   let usage: Usage = NO_USAGE;
-  for (let attempt = 1; ; attempt += 1) {
+  for (;;) {
     const request = requestFor(summarizer, prompt, usage);
     if (request instanceof RyeError) return { error: request, usage };
-    const inputTokens = inputTokensOf(prompt);
-    if (!summarizer.traits(summarizer.model).embedded) {
-      await summarizer.onRequest?.(estimateOf(summarizer.model, inputTokens, request.max_tokens));
-    }
+    const inputTokens = inputTokensOf(prompt, summarizer.model);
+    const refused = await announce(summarizer, inputTokens, request.max_tokens);
+    if (refused) return { error: refused, usage };
     const answer = await ask(summarizer, { request, inputTokens }, signal);
     usage = addUsage(usage, answer.usage);
     if ('text' in answer) return { text: answer.text, usage };
     if (signal.aborted) return { error: cancelled(), usage };
     if (!('failure' in answer)) return { error: answer.error, usage };
-    const classified = classify(answer.failure, summarizer.errorRules);
-    const { retryable, policy } = classified;
-    if (!retryable || attempt > summarizer.maxRetries) {
-      return { error: failed(answer.failure, classified), usage };
+    const { failure } = answer;
+    const classification = classify(failure, summarizer.errorRules);
+    pace.note(classification, totalTokens(answer.usage) > 0);
+    const { retry_after_ms: retryAfterMs, reset_ms: resetMs } = failure;
+    const next = classification.retryable
+      ? pace.next({ classification, retryAfterMs, resetMs })
+      : undefined;
+    if (next?.kind !== 'wait') {
+      return { error: await failed(summarizer, failure, classification), usage };
     }
-    const { clock, random } = summarizer;
-    const retryAfterMs = answer.failure.retry_after_ms;
-    await clock.sleep(retryDelayMs({ policy, attempt, retryAfterMs, random }), signal);
+    const { attempt, delayMs } = next;
+    await summarizer.onRetry?.({
+      attempt,
+      delay_ms: delayMs,
+      policy: classification.policy.kind,
+      reason: reasonOf(failure, classification),
+      purpose: 'summary',
+    });
+    await clock.sleep(delayMs, signal);
   }
+}
+
+/** Sets the money for a request aside and announces it; an error if that is not possible. */
+async function announce(
+  { model, traits, hold, onRequest }: Summarizer,
+  inputTokens: number,
+  maxTokens: number,
+): Promise<RyeError | undefined> {
+  if (traits(model).embedded) return undefined;
+  const most = estimateOf(model, inputTokens, maxTokens);
+  try {
+    if (hold && !(await hold(most))) return tooDear();
+    await onRequest?.(most);
+    return undefined;
+  } catch (error) {
+    return toRyeError(error);
+  }
+}
+
+function tooDear(): RyeError {
+  return new RyeError('budget_insufficient', 'a summary might cost more than the budget has left');
 }
 
 function cancelled(): RyeError {
   return new RyeError('cancelled', 'the summary was cancelled');
 }
 
-function failed({ message, type }: ProviderFailure, { category }: Classification): RyeError {
+async function failed(
+  { model, about }: Summarizer,
+  { message, type, status }: ProviderFailure,
+  { category }: Classification,
+): Promise<RyeError> {
   const code = failureCode(category, type);
+  const facts = await about?.(model);
   return new RyeError(code, `the summary could not be made: ${message}`, {
-    hint: 'The thread is unchanged.',
+    hint: `The thread is unchanged. ${providerHint({ category, message, type, status, facts })}`,
   });
 }
 
-function inputTokensOf(prompt: string): number {
-  return Math.ceil(Buffer.byteLength(prompt + SUMMARY_SYSTEM) / BYTES_PER_TOKEN_WORST);
+/** Returns the most that a prompt can be: a server refuses what its window has no room for, and bills nothing. */
+function inputTokensOf(prompt: string, { context_window: window }: PlannedModel): number {
+  const worst = Math.ceil(Buffer.byteLength(prompt + SUMMARY_SYSTEM) / BYTES_PER_TOKEN_WORST);
+  return window > 0 ? Math.min(worst, window) : worst;
 }
 
 /** Builds the request if its worst case fits the remaining budget. */
@@ -107,19 +165,14 @@ function requestFor(
   if (model.pricing) {
     affordable = affordableMaxTokens({
       remainingMicroUsd: remainingMicroUsd - priceMicroUsd(used, model.pricing),
-      inputTokens: inputTokensOf(prompt),
+      inputTokens: inputTokensOf(prompt, model),
       pricing: model.pricing,
       wanted: affordable,
     });
   } else if (!allowUnpriced) {
     return new RyeError('model_unpriced', `no price is known for ${model.provider}/${model.id}`);
   }
-  if (affordable === undefined) {
-    return new RyeError(
-      'budget_insufficient',
-      'a summary might cost more than the budget has left',
-    );
-  }
+  if (affordable === undefined) return tooDear();
   return {
     model: model.id,
     system: SUMMARY_SYSTEM,
@@ -141,6 +194,7 @@ async function ask(
   { request, inputTokens }: { readonly request: ModelRequest; readonly inputTokens: number },
   signal: AbortSignal,
 ): Promise<Asked> {
+  if (signal.aborted) return { error: cancelled(), usage: NO_USAGE };
   const call = new AbortController();
   const onStop = (): void => call.abort(signal.reason);
   let stream: AsyncIterable<ModelEvent>;
@@ -149,25 +203,34 @@ async function ask(
   } catch (error) {
     return { error: toRyeError(error, 'provider_rejected'), usage: NO_USAGE };
   }
-  if (signal.aborted) onStop();
-  else signal.addEventListener('abort', onStop, { once: true });
+  signal.addEventListener('abort', onStop, { once: true });
   const heard = new HeardSummary(request, model, inputTokens);
   try {
     for await (const event of stream) {
       const passed = heard.take(event);
-      if (event.type === 'error') return { failure: event.failure, usage: heard.usage };
-      if (event.type === 'finish') return { ...verdictOn(event), usage: heard.usage };
-      if (passed)
-        return { error: noSummary('the server continued after max_tokens'), usage: heard.usage };
+      if (event.type === 'error') {
+        const { failure } = event;
+        return { failure, usage: heard.usageIf(mayBeBilled(failure)) };
+      }
+      if (event.type === 'finish') return { ...verdictOn(event), usage: heard.usageIf(true) };
+      if (passed) {
+        const error = noSummary('the server continued after max_tokens');
+        return { error, usage: heard.usageIf(true) };
+      }
     }
+  } catch (error) {
+    return { error: toRyeError(error, 'provider_rejected'), usage: heard.usageIf(true) };
   } finally {
     signal.removeEventListener('abort', onStop);
     call.abort(overReason());
   }
-  return { error: noSummary('its answer has no end'), usage: heard.usage };
+  return { error: noSummary('its answer has no end'), usage: heard.usageIf(true) };
 }
 
-/** The usage of an answer so far: the provider's count, and never less than what was received. */
+/**
+ * The usage of an answer so far: the provider's count, and never less than what was received. A server that may have read the
+ * request bills its input, even without an answer.
+ */
 class HeardSummary {
   readonly #inputTokens: number;
   readonly #bound: StreamBound;
@@ -191,10 +254,10 @@ class HeardSummary {
     return this.#bound.take(event) !== undefined;
   }
 
-  get usage(): Usage {
+  usageIf(isBilled: boolean): Usage {
     const { bytes } = this.#bound;
     if (this.#counted && this.#isFinished) return this.#counted;
-    if (!this.#counted && bytes === 0) return NO_USAGE;
+    if (!this.#counted && bytes === 0 && !isBilled) return NO_USAGE;
     const counted = this.#counted ?? { ...NO_USAGE, input_tokens: this.#inputTokens };
     return { ...counted, output_tokens: Math.max(counted.output_tokens, likelyTokensOf(bytes)) };
   }

@@ -20,11 +20,11 @@ import {
   truncateText,
   withoutFileLists,
 } from '../../log/summary-prompt.ts';
-import { BYTES_PER_TOKEN_WORST, type Summarizer, summarize } from './summarize.ts';
+import { retriesOf } from '../../loop/retry.ts';
+import { type Summarizer, summarize } from './summarize.ts';
 
 /** A model's room to write summaries in. */
-export interface SummaryRoom
-  extends Omit<Summarizer, 'maxTokens' | 'maxRetries' | 'allowUnpriced'> {
+export interface SummaryRoom extends Omit<Summarizer, 'maxTokens' | 'retries' | 'allowUnpriced'> {
   readonly plan: ThreadPlan;
   readonly sizes: CompactionSizes;
   /** Books a piece that others follow, so that a crash or a cancel does not forget what it cost. */
@@ -114,6 +114,8 @@ function detailsOf({ pieces, truncated }: Pieces, parts: number): JsonObject {
   };
 }
 
+/** Bytes of a token of a piece. Denser text may not fit the window: then the server refuses it, which costs nothing. */
+const PIECE_BYTES_PER_TOKEN = 3;
 const PROMPT_TOKENS = 2000;
 const MIN_ANSWER_TOKENS = 1024;
 /** Minimum bytes of a piece; a window with less room can't summarize. */
@@ -121,8 +123,6 @@ const MIN_PIECE_BYTES = 1024;
 /** Maximum requests for one summary. */
 const MAX_PIECES = 64;
 const MAX_TASK_BYTES = 4000;
-/** Maximum retries of a summary: a thread that can continue without one waits less than for an answer. */
-const MAX_RETRIES = 2;
 
 /**
  * Summarizes a conversation of any size: as many messages as the model's window has room for in each request, in order,
@@ -165,7 +165,7 @@ export async function summarizeMessages(
         maxTokens,
         remainingMicroUsd: room.remainingMicroUsd - priceOf(model, usage),
         allowUnpriced: plan.allow_unpriced,
-        maxRetries: Math.min(MAX_RETRIES, plan.settings.max_retries),
+        retries: retriesOf(plan),
       },
       prompt,
       signal,
@@ -199,7 +199,7 @@ function roomFor(
   maxTokens: number,
 ): PieceRoom {
   const inputTokens = Math.max(0, model.context_window - maxTokens - PROMPT_TOKENS);
-  const bytes = inputTokens * BYTES_PER_TOKEN_WORST - Buffer.byteLength(instructions ?? '');
+  const bytes = inputTokens * PIECE_BYTES_PER_TOKEN - Buffer.byteLength(instructions ?? '');
   // the task itself stays in the context in full
   const task =
     wholeTask === undefined

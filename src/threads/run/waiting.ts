@@ -1,5 +1,5 @@
 import type { ErrorInfo } from '../../core/errors.ts';
-import type { ThreadResult, ThreadStatus } from '../../core/thread.ts';
+import { isActive, type ThreadResult, type ThreadStatus } from '../../core/thread.ts';
 
 /** The end of a run, as far as it shows whether the thread waits. */
 interface RunEnd {
@@ -15,7 +15,7 @@ export function approvalPending(
   const [first = ''] = approvals;
   return {
     code: 'approval_pending',
-    message: `a person has to decide: ${approvals.join(', ')}`,
+    message: `Waiting for approval: ${approvals.join(', ')}`,
     hint: `Look at it with \`rye approvals show ${first}\`, then run \`rye approve ${first}\` or \`rye deny ${first} --comment TEXT\`.`,
     details: { approvals, ...(threads.length === 0 ? {} : { threads }) },
   };
@@ -39,6 +39,11 @@ export function isParked({ status, error }: RunEnd): boolean {
 /** True for the end of a run that only waits: it keeps what its calls may need. */
 export function isPaused(end: RunEnd): boolean {
   return isWaiting(end) || isParked(end);
+}
+
+/** True while a thread may need its budget: no other thread gets what it holds, also if its process is gone. */
+export function holdsMoney(record: RunEnd): boolean {
+  return isActive(record.status) || isPaused(record);
 }
 
 /** True for the end of a run that continues once people have decided. */

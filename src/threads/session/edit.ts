@@ -1,6 +1,6 @@
 import { isoTime } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
-import type { EventDraft, LogEvent } from '../../core/events.ts';
+import type { EventDraft, LogEvent, RequestEstimate } from '../../core/events.ts';
 import type { JsonObject } from '../../core/json.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { isActive, type ThreadRecord } from '../../core/thread.ts';
@@ -24,6 +24,8 @@ export interface OpenEdit {
   readonly writer: LogWriter;
   /** To be awaited before anything is appended while the edit is still being made. */
   readonly begin: () => Promise<void>;
+  /** Sets aside what a model call may use at most until it is booked or the edit ends; false if the budget does not have it. */
+  readonly hold: (most: RequestEstimate) => Promise<boolean>;
   /** Writes and books what is paid for while the edit is still being made; it stays if the edit fails. */
   readonly book: (paid: LogEdit) => Promise<void>;
 }
@@ -49,6 +51,18 @@ async function assertNotContinued(env: Pick<Stored, 'store'>, threadId: string):
       hint: `Change ${last}, or fork this thread: rye threads branch ${threadId} --at ENTRY --new`,
       details: { thread_id: threadId, continued_by: last },
     },
+  );
+}
+
+async function assertNotArchived(
+  { store }: Pick<Stored, 'store'>,
+  threadId: string,
+): Promise<void> {
+  if (!(await store.logs.isArchived(threadId))) return;
+  throw new RyeError(
+    'illegal_transition',
+    `the log of thread ${threadId} is compressed and cannot grow`,
+    { hint: `Continue it in a new thread: rye threads resume ${threadId}` },
   );
 }
 
@@ -87,6 +101,7 @@ export async function editLog(
   scope: EditScope = 'context',
 ): Promise<readonly LogEvent[]> {
   if (scope === 'context') await assertNotContinued(env, threadId);
+  await assertNotArchived(env, threadId);
   const { document, record, writer } = await openVerified(env, threadId);
   let hasBegun = false;
   let current = document;
@@ -99,7 +114,6 @@ export async function editLog(
   const close = async (): Promise<void> => {
     if (!hasBegun) return;
     await writer.sync();
-    // a thread.json with an earlier time than one before it would be a rollback
     current = { ...current, updated_at: isoTime(env.clock.now()), transcript: writer.state() };
     await env.files.writeDocument(current);
     hasBegun = false;
@@ -116,15 +130,22 @@ export async function editLog(
   const book = async (part: LogEdit): Promise<void> => {
     await write(part);
   };
+  const { ledger } = env.store;
+  let holds = false;
+  const hold = async ({ reserved_usd: usd = 0 }: RequestEstimate): Promise<boolean> => {
+    holds = true;
+    return await ledger.holdForCall(threadId, toMicroUsd(usd), record.epoch);
+  };
   try {
     const { events: before } = await env.store.logs.readEntries(threadId);
     return await write(
-      await make({ tree: buildTree(before), document, record, writer, begin, book }),
+      await make({ tree: buildTree(before), document, record, writer, begin, hold, book }),
     );
   } catch (error) {
     await close();
     throw error;
   } finally {
+    if (holds) await ledger.holdForCall(threadId, 0, record.epoch);
     await writer.close();
   }
 }

@@ -68,7 +68,11 @@ export async function compactThread(
     const bill = new Bill(open, plan);
     const { cost } = bill;
     result = await compactSession(
-      { ...compactEnv(env, plan, offlineHooks(env, { open, plan })), book: bill.book },
+      {
+        ...compactEnv(env, plan, offlineHooks(env, { open, plan })),
+        hold: open.hold,
+        book: bill.book,
+      },
       {
         tree: open.tree,
         threadId,
@@ -143,6 +147,7 @@ export async function branchWithModelSummary(
     const answer = await summarizeMessages(
       {
         ...compactEnv(env, plan, offlineHooks(env, { open, plan })),
+        hold: open.hold,
         book: bill.book,
         model,
         plan,
@@ -194,7 +199,7 @@ function compactEnv(
   env: Process & Pick<Sources, 'models'>,
   plan: ThreadPlan,
   ask: AskBeforeCompact,
-): Omit<CompactEnv, 'book'> {
+): Omit<CompactEnv, 'book' | 'hold'> {
   return {
     clock: env.clock,
     random: env.random,
@@ -204,6 +209,7 @@ function compactEnv(
       if (env.models.traits(plan.model).replayable) throw noModel();
       return env.models.open(plan.model, plan);
     },
+    about: env.models.about,
     ask,
   };
 }

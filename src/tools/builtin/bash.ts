@@ -9,7 +9,7 @@ import {
   type ToolOutput,
   textOutput,
 } from '../tool.ts';
-import { type BuiltinOptions, NOTICE_BYTES } from './options.ts';
+import { type BuiltinOptions, NOTICE_BYTES, tooLarge } from './options.ts';
 
 const DEFAULT_TIMEOUT_SECONDS = 120;
 const MAX_TIMEOUT_SECONDS = 3600;
@@ -27,7 +27,7 @@ export function createBashTool(options: BuiltinOptions): Tool {
   return builtinTool({
     id: 'rye/bash',
     description:
-      'Runs a shell command in the project folder and returns its output and exit code. stdin is empty; processes left in the background are ended with the command.',
+      'Runs a shell command in the project folder and returns its output and exit code. Each command has a new shell: a changed folder or variable does not last. stdin is empty; processes left in the background are ended with the command.',
     properties: {
       command: { type: 'string', minLength: 1, description: 'The command line.' },
       timeout_seconds: {
@@ -46,9 +46,11 @@ export function createBashTool(options: BuiltinOptions): Tool {
         output.push(chunk);
         live(chunk);
       };
+      const shell = existsSync('/bin/bash') ? '/bin/bash' : '/bin/sh';
       const result = await runProcess({
-        command: existsSync('/bin/bash') ? '/bin/bash' : '/bin/sh',
-        args: ['-c', command],
+        // one pipe for both: from two they could not be put back into their order
+        command: '/bin/sh',
+        args: ['-c', 'exec "$0" -c "$1" 2>&1', shell, command],
         cwd: context.projectPath,
         env: childEnvironment(options.env, context, options.passEnv),
         timeoutMs: timeout_seconds * 1000,
@@ -57,15 +59,19 @@ export function createBashTool(options: BuiltinOptions): Tool {
         onStdout: collect,
         onStderr: collect,
       });
+      if (options.whole && options.maxOutputBytes === undefined && output.omitted > 0) {
+        const what = `the command wrote more than the ${CEILING_BYTES} bytes that a step can use`;
+        return tooLarge(what, 'Write its output to a file.');
+      }
       return present(output.text(), result, options.metadata ?? true);
     },
   });
 }
 
 /** The ending must fit into the result too, because a result that is too large for the context loses its middle. */
-function outputCap({ maxOutputBytes, maxResultBytes = 0 }: BuiltinOptions): number {
+function outputCap({ maxOutputBytes, maxResultBytes = 0, whole }: BuiltinOptions): number {
   if (maxOutputBytes !== undefined && maxOutputBytes > 0) return maxOutputBytes;
-  const cap = maxOutputBytes === 0 ? CEILING_BYTES : DEFAULT_OUTPUT_BYTES;
+  const cap = maxOutputBytes === 0 || whole ? CEILING_BYTES : DEFAULT_OUTPUT_BYTES;
   return maxResultBytes === 0 ? cap : Math.min(cap, Math.max(maxResultBytes - NOTICE_BYTES, 0));
 }
 
@@ -76,7 +82,8 @@ function present(output: string, result: ProcessResult, metadata: boolean): Tool
     duration_ms: result.durationMs,
     timed_out: result.stopped === 'timeout',
   };
-  const ending = metadata || result.stopped !== undefined ? `(${endingOf(result)})` : '';
+  const isTold = metadata || result.stopped !== undefined || result.leftovers.length > 0;
+  const ending = isTold ? `(${endingOf(result)})` : '';
   const shown = [output.replace(/\n$/, ''), ending].filter((part) => part !== '').join('\n');
   const body = shown === '' ? '(no output)' : shown;
   return result.exitCode === 0 && result.stopped === undefined
@@ -84,7 +91,17 @@ function present(output: string, result: ProcessResult, metadata: boolean): Tool
     : errorOutput(body, data);
 }
 
-function endingOf({ exitCode, exitSignal, stopped, durationMs }: ProcessResult): string {
+function endingOf({ leftovers, ...result }: ProcessResult): string {
+  const left = leftovers.map(({ pid, name }) => `${name} (process ${pid})`).join(', ');
+  return left === '' ? reasonOf(result) : `${reasonOf(result)}; still running: ${left}`;
+}
+
+function reasonOf({
+  exitCode,
+  exitSignal,
+  stopped,
+  durationMs,
+}: Omit<ProcessResult, 'leftovers'>): string {
   if (stopped === 'timeout') return `timed out, ${durationMs}ms; set timeout_seconds for more`;
   if (stopped === 'aborted') return `cancelled, ${durationMs}ms`;
   return `exit ${exitCode ?? exitSignal ?? 'unknown'}, ${durationMs}ms`;

@@ -1,4 +1,5 @@
 import { RyeError } from '../../core/errors.ts';
+import { headChars } from '../../core/text.ts';
 import { exclusively, loadText, writeText } from '../files.ts';
 import { keepBefore, sha256 } from '../kept-files.ts';
 import { confine } from '../paths.ts';
@@ -152,9 +153,11 @@ const PREVIEW_LINES = 20;
 const MIN_SIMILARITY = 0.4;
 
 /**
- * Applies one replacement to a text. Tries the text as given, then with the file's CRLF line ends, then without pasted
- * line numbers, if every line has one in ascending order. Refuses a text that occurs more than once unless all are to be
- * replaced. If it doesn't occur, the problem shows the nearest lines.
+ * Applies one replacement to a text. Tries the text as given, then without pasted line numbers, if every line has one in
+ * ascending order, then with a last line end that the file lacks. Line ends match each other; a line keeps its own, and
+ * new lines take that of their neighbors, so that CRLF, mixed ends, a byte order mark and a missing last line end stay.
+ * Refuses a text that occurs more than once unless all are to be replaced. If it doesn't occur, the problem shows the
+ * nearest lines.
  */
 export function applyEdit(content: string, edit: TextEdit): EditResult {
   if (edit.oldString === '')
@@ -165,11 +168,11 @@ export function applyEdit(content: string, edit: TextEdit): EditResult {
       problem: 'old_string and new_string are the same: there is nothing to change.',
     };
   }
-  const found = candidates(content, edit).find(({ oldString }) => content.includes(oldString));
+  const found = findPair(content, edit);
   if (found === undefined) return { ok: false, problem: notFound(content, edit.oldString) };
-  const places = positions(content, found.oldString);
+  const { text, places } = found;
   if (places.length > 1 && !edit.replaceAll) {
-    const lines = places.slice(0, 5).map((place) => lineAt(content, place));
+    const lines = places.slice(0, 5).map((place) => lineAt(text, place));
     const more = places.length > 5 ? ', …' : '';
     return {
       ok: false,
@@ -178,31 +181,109 @@ export function applyEdit(content: string, edit: TextEdit): EditResult {
   }
   return {
     ok: true,
-    content: content.split(found.oldString).join(found.newString),
+    content: replaced(found),
     replacements: places.length,
-    line: lineAt(content, places[0] ?? 0),
+    line: lineAt(text, places[0] ?? 0),
   };
 }
 
-type Pair = Pick<TextEdit, 'oldString' | 'newString'>;
+interface Found {
+  /** The mark that the file starts with. */
+  readonly mark: string;
+  /** The rest of the file, with `\n` for each of `ends`. */
+  readonly text: string;
+  readonly ends: readonly string[];
+  readonly oldString: string;
+  readonly newString: string;
+  /** Positions of `oldString` in `text`. */
+  readonly places: readonly number[];
+}
 
-function candidates(content: string, { oldString, newString }: TextEdit): Pair[] {
-  const given: Pair = { oldString, newString };
+const LINE_END = /\r?\n/g;
+const BYTE_ORDER_MARK = '\uFEFF';
+
+function findPair(content: string, edit: TextEdit): Found | undefined {
+  const oldString = plainText(edit.oldString);
+  const newString = content.includes('\n') ? plainText(edit.newString) : edit.newString;
+  // an edit of nothing but marks and line ends means each of them
+  if (oldString === newString) {
+    const text = { mark: '', text: content, ends: content.match(/\n/g) ?? [] };
+    return placed(text, edit.oldString, edit.newString);
+  }
+  const mark = content.startsWith(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK : '';
+  const file = { mark, text: plainText(content), ends: content.match(LINE_END) ?? [] };
   const stripped = stripLineNumbers(oldString);
-  const pairs =
-    stripped === undefined
-      ? [given]
-      : [given, { oldString: stripped, newString: stripLineNumbers(newString) ?? newString }];
-  if (!content.includes('\r\n')) return pairs;
-  return pairs.flatMap((pair) => [
-    pair,
-    { oldString: withCrlf(pair.oldString), newString: withCrlf(pair.newString) },
-  ]);
+  const pairs: (readonly [string, string])[] = [[oldString, newString]];
+  if (stripped !== undefined) pairs.push([stripped, newString.replaceAll(LINE_NUMBER, '')]);
+  const whole = file.text.endsWith('\n')
+    ? []
+    : [{ ...file, text: `${file.text}\n`, ends: [...file.ends, ''] }];
+  for (const text of [file, ...whole]) {
+    for (const [from, to] of pairs) {
+      const found = placed(text, from, to);
+      if (found) return found;
+    }
+  }
+  return undefined;
 }
 
-function withCrlf(text: string): string {
-  return text.replaceAll(/\r?\n/g, '\r\n');
+function plainText(text: string): string {
+  return text.replace(/^\uFEFF/, '').replaceAll(LINE_END, '\n');
 }
+
+function placed(
+  file: Pick<Found, 'mark' | 'text' | 'ends'>,
+  oldString: string,
+  newString: string,
+): Found | undefined {
+  const places = oldString === '' ? [] : positions(file.text, oldString);
+  return places.length === 0 ? undefined : { ...file, oldString, newString, places };
+}
+
+function replaced({ mark, text, ends, oldString, newString, places }: Found): string {
+  const rows = text.split(oldString).join(newString).split('\n');
+  const [before, after] = [oldString.split('\n'), newString.split('\n')];
+  const height = before.length - 1;
+  const kept = Math.min(height, after.length - 1, sameAtEnd(before, after));
+  const newEnds: string[] = [];
+  let line = 0;
+  let from = 0;
+  for (const place of places) {
+    const until = line + positions(text.slice(from, place), '\n').length;
+    while (line < until) newEnds.push(ends[line++] ?? '');
+    const taken = ends.slice(line, line + height);
+    const near = [
+      taken[height - kept],
+      taken.findLast(isEnd),
+      ends[line + height],
+      ends[line - 1],
+      '\n',
+    ].find(isEnd);
+    const added = after.length - 1 - kept;
+    for (let row = 0; row < added; row += 1) {
+      newEnds.push((row < height - kept ? taken[row] : near) ?? '');
+    }
+    for (const end of taken.slice(height - kept)) newEnds.push(end);
+    line += height;
+    from = place + oldString.length;
+  }
+  while (line < ends.length) newEnds.push(ends[line++] ?? '');
+  return mark + rows.map((row, index) => row + (newEnds[index] ?? '')).join('');
+}
+
+function isEnd(end: string | undefined): boolean {
+  return end !== undefined && end !== '';
+}
+
+/** Number of last lines that are the same. */
+function sameAtEnd(left: readonly string[], right: readonly string[]): number {
+  let count = 0;
+  while (count < left.length && left.at(-1 - count) === right.at(-1 - count)) count += 1;
+  return count;
+}
+
+/** The prefix of a line that was pasted from a read. New lines between numbered ones may have none, or any. */
+const LINE_NUMBER = /^[^\S\n]*\d{1,9}\t/gm;
 
 /** The text without `<N><tab>` prefixes, or undefined unless every line has one and they count up by one. */
 export function stripLineNumbers(text: string): string | undefined {
@@ -294,5 +375,5 @@ function similarity(left: LineKey | undefined, right: LineKey | undefined): numb
 
 function cutLine(line: string): string {
   const plain = line.endsWith('\r') ? line.slice(0, -1) : line;
-  return plain.length <= 300 ? plain : `${plain.slice(0, 300)}…`;
+  return plain.length <= 300 ? plain : `${headChars(plain, 300)}…`;
 }

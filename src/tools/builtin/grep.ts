@@ -1,33 +1,32 @@
 import { accessSync, constants } from 'node:fs';
 import { open, realpath } from 'node:fs/promises';
-import { delimiter, isAbsolute, join, relative, sep } from 'node:path';
+import { delimiter, isAbsolute, join, sep } from 'node:path';
 import { RE2JS } from 're2js';
 import { messageOf, RyeError } from '../../core/errors.ts';
-import { isRecord, parseJson } from '../../core/json.ts';
+import { headChars } from '../../core/text.ts';
 import { missing, readLines, startsBinary } from '../files.ts';
 import { compileGlob } from '../glob-pattern.ts';
-import { HeadBuffer } from '../output.ts';
-import {
-  confine,
-  EXPORTS_FOLDER,
-  IGNORED_FOLDERS,
-  isInside,
-  protectedReason,
-  shownPath,
-  skipsExports,
-  walkFiles,
-} from '../paths.ts';
+import { confine, shownPath } from '../paths.ts';
 import { childEnvironment, runProcess } from '../process.ts';
 import {
   builtinTool,
   errorOutput,
   READING_TRAITS,
   type Tool,
+  type ToolContext,
   type ToolOutput,
   textOutput,
 } from '../tool.ts';
+import { IGNORED_FOLDERS, walkFiles } from '../walk.ts';
 import { printable } from './ls.ts';
-import { type BuiltinOptions, PATH_PROPERTY, rulesOf } from './options.ts';
+import {
+  type BuiltinOptions,
+  IGNORED_PROPERTY,
+  PATH_PROPERTY,
+  rulesOf,
+  skippedNote,
+  tooLarge,
+} from './options.ts';
 
 const DEFAULT_HEAD_LIMIT = 250;
 
@@ -39,7 +38,7 @@ export function createGrepTool(options: BuiltinOptions): Tool {
   return builtinTool({
     id: 'rye/file-system/grep',
     description:
-      'Searches file contents by a regular expression (RE2 syntax, line by line) and returns path:line:text. Skips .git, node_modules, .ai/state, binary files and the exports of earlier threads (give path .ai/knowledge/agent/threads to search those).',
+      'Searches file contents by a regular expression (RE2 syntax, line by line) and returns path:line:text. Skips files that .gitignore names, .git, node_modules, .ai/state, binary files and the exports of earlier threads (give path .ai/knowledge/agent/threads to search those).',
     properties: {
       pattern: { type: 'string', minLength: 1, description: 'Regular expression.' },
       path: { ...PATH_PROPERTY, description: 'Folder or file to search. Default: the project.' },
@@ -60,33 +59,39 @@ export function createGrepTool(options: BuiltinOptions): Tool {
         description: `Results to show. Default ${DEFAULT_HEAD_LIMIT}.`,
       },
       offset: { type: 'integer', minimum: 0, description: 'Results to skip. Default 0.' },
+      include_ignored: IGNORED_PROPERTY,
     },
     required: ['pattern'],
     traits: { ...READING_TRAITS, timeout_seconds: 120 },
     async run(input, context) {
       const { pattern, path = '.', glob = '', case_insensitive: ignoreCase = false } = input;
-      const { output_mode = 'content', offset = 0, head_limit = DEFAULT_HEAD_LIMIT } = input;
+      const { output_mode = 'content', offset = 0, head_limit: asked } = input;
+      const { include_ignored: isAll = false } = input;
+      let skipped = 0;
+      const limit = asked ?? (options.whole ? MAX_MATCHES : DEFAULT_HEAD_LIMIT);
       const root = await confine(path, 'read', rulesOf(options, context));
       if (root.stats === undefined) throw await missing(root);
       const query: GrepQuery = {
         root: root.real,
         project: await realpath(context.projectPath),
+        denies: options.denies,
         isFile: root.stats.isFile(),
-        pattern,
         ignoreCase,
         expression: compilePattern(pattern, ignoreCase),
         accepts: fileFilter(glob),
         signal: context.signal,
+        onIgnored: isAll ? undefined : () => void (skipped += 1),
       };
-      const program = options.ripgrep === false ? undefined : ripgrepPath(options.env['PATH']);
-      const environment = { projectPath: query.project, threadId: context.threadId };
-      const found =
-        program === undefined
-          ? await searchFiles(query)
-          : await searchWithRipgrep(query, program, childEnvironment(options.env, environment));
+      const found = await searchFiles(query, await filesWith(query, pattern, options, context));
       if (context.signal.aborted)
         return errorOutput('The search was cancelled.', { code: 'cancelled' });
-      return present(found, output_mode, offset, head_limit);
+      if (options.whole && asked === undefined && found.length >= MAX_MATCHES) {
+        return tooLarge(
+          `${MAX_MATCHES} lines match, or more`,
+          'Narrow the pattern or the path, or set head_limit.',
+        );
+      }
+      return present(found, { mode: output_mode, offset, limit, skipped });
     },
   });
 }
@@ -113,12 +118,15 @@ function fileFilter(glob: string): (relativePath: string) => boolean {
   return (path) => matches(path.slice(path.lastIndexOf('/') + 1));
 }
 
-function present(
-  found: readonly GrepMatch[],
-  mode: 'content' | 'files' | 'count',
-  offset: number,
-  limit: number,
-): ToolOutput {
+interface Page {
+  readonly mode: 'content' | 'files' | 'count';
+  readonly offset: number;
+  readonly limit: number;
+  /** Number of files and folders that were not searched because git ignores them. */
+  readonly skipped: number;
+}
+
+function present(found: readonly GrepMatch[], { mode, offset, limit, skipped }: Page): ToolOutput {
   const perFile = new Map<string, number>();
   for (const { path } of found) perFile.set(path, (perFile.get(path) ?? 0) + 1);
   const all =
@@ -138,7 +146,7 @@ function present(
     truncated,
     ...(mode === 'content' ? {} : { paths: [...perFile.keys()].slice(offset, offset + limit) }),
   };
-  if (found.length === 0) return textOutput('No matches.', data);
+  if (found.length === 0) return textOutput(`No matches.${skippedNote(skipped)}`, data);
   if (lines.length === 0) {
     return errorOutput(`offset ${offset} is past the end: there are ${all.length} results.`, {
       code: 'invalid_input',
@@ -165,22 +173,27 @@ interface GrepQuery {
   readonly root: string;
   /** Real path of the project. */
   readonly project: string;
+  readonly denies: BuiltinOptions['denies'];
   readonly isFile: boolean;
-  readonly pattern: string;
   readonly ignoreCase: boolean;
   readonly expression: RE2JS;
   /** Returns true if a file is to be searched, by its path below the root. */
   readonly accepts: (relativePath: string) => boolean;
   readonly signal: AbortSignal;
+  readonly onIgnored: (() => void) | undefined;
 }
 
 /** One matching line, with its path as the model sees it. */
 type GrepMatch = { readonly path: string; readonly line: number; readonly text: string };
 
-/** The built-in engine: the same dialect and order as ripgrep's, one file at a time, linear in the text. */
-async function searchFiles(query: GrepQuery): Promise<readonly GrepMatch[]> {
+/** Searches one file at a time, linear in the text; `among`: the only files that can match. */
+async function searchFiles(
+  query: GrepQuery,
+  among: ReadonlySet<string> | undefined,
+): Promise<readonly GrepMatch[]> {
   const matches: GrepMatch[] = [];
   for await (const file of candidates(query)) {
+    if (among && !among.has(file)) continue;
     if (query.signal.aborted || matches.length >= MAX_MATCHES) break;
     await searchFile(file, query, matches);
   }
@@ -218,11 +231,8 @@ async function searchFile(real: string, query: GrepQuery, matches: GrepMatch[]):
 }
 
 function shownLine(text: string): string {
-  return text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS)}…`;
+  return text.length <= SHOWN_CHARACTERS ? text : `${headChars(text, SHOWN_CHARACTERS)}…`;
 }
-
-const TIMEOUT_MS = 110_000;
-const MAX_EVENT_BYTES = 4 * 1024 * 1024;
 
 /** Absolute path of `rg` on a PATH, or undefined. */
 export function ripgrepPath(path: string | undefined): string | undefined {
@@ -240,116 +250,90 @@ export function ripgrepPath(path: string | undefined): string | undefined {
   return undefined;
 }
 
+const TIMEOUT_MS = 110_000;
+/** Shorter ones are in nearly every file. */
+const MIN_LITERAL = 2;
+/** Parts of a pattern: an escape, a class, the begin of a group, its end, a repetition, any other character. */
+const PART =
+  /\\[^]|\[\^?\]?(?:\\[^]|\[:\^?\w+:\]|[^\]\\])*\]|\((?:\?(?:P?<\w+>|:))?|\)|[*?]|\{\d*,?\d*\}|\+|[^]/gu;
+
 /**
- * Searches with ripgrep: JSON events sorted by path, no configuration file, no ignore files, links not followed. Always
- * passes a path, without which ripgrep would read stdin.
+ * Returns the longest text that each match of a pattern contains, in either case if case is ignored. Undefined if there is
+ * none, or if the pattern has parts that this does not read.
  */
-async function searchWithRipgrep(
-  query: GrepQuery,
-  program: string,
-  env: Readonly<Record<string, string>>,
-): Promise<readonly GrepMatch[]> {
-  const cwd = isInside(query.root, query.project) ? query.project : query.root;
-  const matches: GrepMatch[] = [];
-  const errors = new HeadBuffer(2000);
-  const events = eventReader((event) => {
-    const match = matchOf(event, query, cwd);
-    if (match !== undefined && matches.length < MAX_MATCHES) matches.push(match);
-    return matches.length < MAX_MATCHES;
-  });
+export function literalOf(pattern: string): string | undefined {
+  // flags change how the rest is read, and \Q quotes it
+  if (/\(\?(?!:|P?<\w+>)|\\[QpPxCA-Z0-9]/.test(pattern)) return undefined;
+  let depth = 0;
+  let run = '';
+  let longest = '';
+  const end = (): void => {
+    if (run.length > longest.length) longest = run;
+    run = '';
+  };
+  for (const [part] of pattern.matchAll(PART)) {
+    const isEscaped = /^\\[!-/:-@[-`{-~]$/.test(part);
+    const isPlain = /^[\w "!#%&',\-/:;<=>@_`~]$/.test(part);
+    if (part === '|' && depth === 0) return undefined;
+    if (depth === 0 && (isEscaped || isPlain)) {
+      run += part.at(-1);
+      continue;
+    }
+    // what comes before it may be absent
+    if (/^(?:[*?]|\{.+\})$/.test(part)) run = run.slice(0, -1);
+    end();
+    if (part.startsWith('(')) depth += 1;
+    if (part === ')') depth -= 1;
+  }
+  end();
+  return depth === 0 && longest.length >= MIN_LITERAL ? longest : undefined;
+}
+
+/**
+ * Asks ripgrep for the files that contain a text of the pattern, so that few have to be searched: its dialect, its encodings
+ * and its order differ from ours, and between its versions. Undefined if all have to be searched.
+ */
+async function filesWith(
+  { root, project, isFile, ignoreCase, signal }: GrepQuery,
+  pattern: string,
+  { ripgrep = true, env }: BuiltinOptions,
+  { threadId }: ToolContext,
+): Promise<ReadonlySet<string> | undefined> {
+  const program = ripgrep && !isFile ? ripgrepPath(env['PATH']) : undefined;
+  const literal = literalOf(pattern);
+  if (program === undefined || literal === undefined) return undefined;
+  const ignored = [...IGNORED_FOLDERS].map((name) => `--glob=!**/${name}/**`);
+  const chunks: Buffer[] = [];
   const result = await runProcess({
     command: program,
-    args: argumentsOf(query, cwd),
-    cwd,
-    env,
+    args: [
+      '--files-with-matches',
+      '--null',
+      '--fixed-strings',
+      '--text',
+      '--encoding=none',
+      '--no-config',
+      '--no-ignore',
+      '--hidden',
+      '--no-messages',
+      ignoreCase ? '--ignore-case' : '--case-sensitive',
+      ...ignored,
+      `--regexp=${literal}`,
+      '--',
+      `.${sep}`,
+    ],
+    cwd: root,
+    env: childEnvironment(env, { projectPath: project, threadId }),
     timeoutMs: TIMEOUT_MS,
-    signal: query.signal,
-    onStdout: events,
-    onStderr: (chunk) => {
-      errors.push(chunk);
+    signal,
+    onStdout: (chunk) => {
+      chunks.push(chunk);
       return true;
     },
+    onStderr: () => true,
   });
-  // 2 with matches: some files could not be read.
-  if (
-    result.stopped === undefined &&
-    result.exitCode === 2 &&
-    matches.length === 0 &&
-    errors.text() !== ''
-  ) {
-    throw new RyeError('pattern_invalid', `ripgrep refused the search: ${errors.text().trim()}`);
-  }
-  if (result.stopped === 'timeout') {
-    throw new RyeError('tool_failed', `the search took longer than ${TIMEOUT_MS / 1000} seconds`, {
-      hint: 'Narrow the path or the glob.',
-    });
-  }
-  return matches;
-}
-
-function argumentsOf(query: GrepQuery, cwd: string): string[] {
-  const inside = relative(cwd, query.root).split(sep);
-  const ignored = [...IGNORED_FOLDERS].filter((name) => !inside.includes(name));
-  const exports = skipsExports(query.root, query.project) ? [EXPORTS_FOLDER] : [];
-  const excluded = [...ignored, '.ai/state', '.ai/config/keys', ...exports];
-  return [
-    '--json',
-    '--no-config',
-    '--no-ignore',
-    '--hidden',
-    '--no-messages',
-    '--sort=path',
-    ...(query.ignoreCase ? ['--ignore-case'] : ['--case-sensitive']),
-    ...excluded.map((name) => `--glob=!**/${name}/**`),
-    `--regexp=${query.pattern}`,
-    '--',
-    `.${sep}${inside.join(sep)}`,
-  ];
-}
-
-/** Splits a stream of JSON lines; `onEvent` returns false to stop. Skips an over-long event. */
-function eventReader(onEvent: (event: unknown) => boolean): (chunk: Buffer) => boolean {
-  let rest: Buffer[] = [];
-  let held = 0;
-  return (chunk) => {
-    let start = 0;
-    for (let end = chunk.indexOf(0x0a); end !== -1; end = chunk.indexOf(0x0a, start)) {
-      const line = Buffer.concat([...rest, chunk.subarray(start, end)]);
-      rest = [];
-      held = 0;
-      start = end + 1;
-      if (line.length <= MAX_EVENT_BYTES && !onEvent(parseJson(line.toString('utf8'))))
-        return false;
-    }
-    const tail = chunk.subarray(start);
-    held += tail.length;
-    if (held <= MAX_EVENT_BYTES + 1) rest.push(tail);
-    return true;
-  };
-}
-
-function matchOf(event: unknown, query: GrepQuery, cwd: string): GrepMatch | undefined {
-  if (!isRecord(event) || event['type'] !== 'match' || !isRecord(event['data'])) return undefined;
-  const { path, lines, line_number: line } = event['data'];
-  const file = textOf(path);
-  const content = textOf(lines);
-  if (file === undefined || content === undefined || typeof line !== 'number') return undefined;
-  const real = join(cwd, file);
-  if (protectedReason(real, query.project, undefined) !== undefined) return undefined;
-  const below = query.isFile ? file.slice(file.lastIndexOf(sep) + 1) : relative(query.root, real);
-  if (!query.accepts(below.split(sep).join('/'))) return undefined;
-  return {
-    path: shownPath(real, query.project),
-    line,
-    text: shownLine(content.replace(/\r?\n$/, '')),
-  };
-}
-
-/** Returns a text of ripgrep: `{text}`, or `{bytes}` in base64 if it is not UTF-8. */
-function textOf(value: unknown): string | undefined {
-  if (!isRecord(value)) return undefined;
-  if (typeof value['text'] === 'string') return value['text'];
-  return typeof value['bytes'] === 'string'
-    ? Buffer.from(value['bytes'], 'base64').toString('utf8')
-    : undefined;
+  // 1: no file has it; 2: something could not be read, or an option is unknown to this version
+  if (result.exitCode !== 0 && result.exitCode !== 1) return undefined;
+  const names = Buffer.concat(chunks).toString('utf8').split('\0');
+  return new Set(names.flatMap((name) => (name === '' ? [] : [join(root, name)])));
 }

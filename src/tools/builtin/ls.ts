@@ -3,9 +3,16 @@ import { join } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { missing } from '../files.ts';
+import { GitIgnore } from '../git-ignore.ts';
 import { type ConfinedPath, confine, type PathRules } from '../paths.ts';
 import { builtinTool, READING_TRAITS, type Tool, textOutput } from '../tool.ts';
-import { type BuiltinOptions, PATH_PROPERTY, rulesOf } from './options.ts';
+import {
+  type BuiltinOptions,
+  IGNORED_PROPERTY,
+  PATH_PROPERTY,
+  rulesOf,
+  tooLarge,
+} from './options.ts';
 
 const DEFAULT_LIMIT = 1000;
 /** Maximum names that one call reads. */
@@ -13,13 +20,13 @@ const MAX_NAMES = 50_000;
 
 /**
  * `rye/file-system/ls` lists one folder. `data`: `path`, `entries` (`name`, `type` of `file`, `folder`, `link` or
- * `other`, `bytes` of files), `count` (all of the folder), `truncated`.
+ * `other`, `bytes` of files), `count` (all of the folder, without what git ignores), `truncated`.
  */
 export function createLsTool(options: BuiltinOptions): Tool {
   return builtinTool({
     id: 'rye/file-system/ls',
     description:
-      'Lists a folder: names sorted, folders with a trailing slash, files with their size.',
+      'Lists a folder: names sorted, folders with a trailing slash, files with their size. Skips what .gitignore names.',
     properties: {
       path: { ...PATH_PROPERTY, description: 'Folder to list. Default: the project.' },
       limit: {
@@ -28,14 +35,22 @@ export function createLsTool(options: BuiltinOptions): Tool {
         maximum: 10_000,
         description: `Default ${DEFAULT_LIMIT}.`,
       },
+      include_ignored: IGNORED_PROPERTY,
     },
     required: [],
     traits: READING_TRAITS,
-    async run({ path = '.', limit = DEFAULT_LIMIT }, context) {
-      const { real, shown } = await confineFolder(path, rulesOf(options, context));
-      const { found, complete } = entriesOf(real);
+    async run({ path = '.', limit: asked, include_ignored: isAll = false }, context) {
+      const limit = asked ?? (options.whole ? MAX_NAMES : DEFAULT_LIMIT);
+      const { real, project, shown } = await confineFolder(path, rulesOf(options, context));
+      const { found: listed, complete } = entriesOf(real);
+      const all = listed.filter(({ name }) => options.denies?.(join(real, name), project) !== true);
+      const found = isAll ? all : withoutIgnored(all, real, project);
+      const hidden = all.length - found.length;
       const entries = found.slice(0, limit).map((entry) => describe(real, entry));
       const truncated = !complete || found.length > limit;
+      if (truncated && options.whole && asked === undefined) {
+        return tooLarge(`${shown} has more than ${MAX_NAMES} entries`, 'Set a limit.');
+      }
       const lines = entries.map(({ line }) => line);
       if (truncated) {
         const count = complete ? `${found.length}` : `more than ${MAX_NAMES}`;
@@ -43,6 +58,7 @@ export function createLsTool(options: BuiltinOptions): Tool {
           `(${entries.length} of ${count} entries shown; raise limit or use rye_file_system_glob)`,
         );
       }
+      if (hidden > 0) lines.push(`(${hidden} that git ignores hidden; set include_ignored)`);
       return textOutput(lines.length === 0 ? `(${shown} is empty)` : lines.join('\n'), {
         path: shown,
         entries: entries.map(({ entry }) => entry),
@@ -51,6 +67,12 @@ export function createLsTool(options: BuiltinOptions): Tool {
       });
     },
   });
+}
+
+function withoutIgnored(all: readonly Dirent[], folder: string, project: string): Dirent[] {
+  const names = new Set(all.map(({ name }) => name));
+  const rules = GitIgnore.of(folder, project).inside(folder, names);
+  return all.filter((entry) => !rules.ignores(join(folder, entry.name), entry.isDirectory()));
 }
 
 /** Resolves the path of a folder that may be read. */

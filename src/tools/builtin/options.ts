@@ -1,8 +1,9 @@
 import type { KeepFile } from '../../core/file-change.ts';
+import type { DeniesRead } from '../deny-read.ts';
 import type { GuardedKind } from '../guarded-paths.ts';
 import type { PathRules } from '../paths.ts';
 import type { Confine } from '../process.ts';
-import type { ToolContext } from '../tool.ts';
+import { errorOutput, type ToolContext, type ToolOutput } from '../tool.ts';
 
 /** Settings of the built-in tools of one thread. */
 export interface BuiltinOptions {
@@ -10,6 +11,8 @@ export interface BuiltinOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Absolute folders outside the project that configuration opens. */
   readonly allowedPaths?: readonly string[];
+  /** True for what tools must not read; absent: everything may be read. */
+  readonly denies?: DeniesRead | undefined;
   /** Returns true if the thread may write guarded paths of a kind; absent: of none. */
   readonly lifts?: ((kind: GuardedKind) => boolean) | undefined;
   /** The folder of the thread's artifacts if it works in a worktree. */
@@ -26,12 +29,20 @@ export interface BuiltinOptions {
   readonly maxOutputBytes?: number;
   /** Results above this size leave the context, so that pages are cut below it. 0 or absent: no bound. */
   readonly maxResultBytes?: number;
+  /** Steps compute with results: a call that asks for no part returns the whole or fails. */
+  readonly whole?: boolean;
   /** End a command's output with `(exit N, Nms)`. Default true. */
   readonly metadata?: boolean;
   /** `false` searches with the built-in engine even where ripgrep is present. Default true. */
   readonly ripgrep?: boolean;
   /** Confines commands, with the network or without it; absent: they run as they are. */
   readonly sandbox?: ((network: boolean) => Confine) | undefined;
+}
+
+/** The refusal of a result that would be shortened where {@link BuiltinOptions.whole} is set. */
+export function tooLarge(what: string, advice: string): ToolOutput {
+  const code = 'result_too_large';
+  return errorOutput(`${code}: ${what}. ${advice}`, { code });
 }
 
 /** Bytes that a result reserves for the line about its end or its next page. */
@@ -43,6 +54,7 @@ export function rulesOf(options: BuiltinOptions, context: ToolContext): PathRule
     allow: options.allowedPaths ?? [],
     threadId: context.threadId,
     artifacts: options.artifacts,
+    denies: options.denies,
     lifts: options.lifts,
   };
 }
@@ -51,6 +63,17 @@ export const PATH_PROPERTY = {
   type: 'string',
   description: 'Path relative to the project, or absolute inside it.',
 } as const;
+
+export const IGNORED_PROPERTY = {
+  type: 'boolean',
+  description: 'Also files that git ignores. Default false.',
+} as const;
+
+/** A note for an empty result when git's ignored files were skipped. */
+export function skippedNote(count: number): string {
+  if (count === 0) return '';
+  return ` (${count} ${count === 1 ? 'entry' : 'entries'} that git ignores skipped; set include_ignored to search them)`;
+}
 
 /** The last view that a thread had of a file: the slice it read and the content it was cut from. */
 interface Seen {

@@ -3,6 +3,7 @@ import type { FileHandle } from 'node:fs/promises';
 import type { JsonObject } from '../../core/json.ts';
 import {
   decodeCut,
+  loadText,
   MAX_EDIT_BYTES,
   openForRead,
   readLines,
@@ -20,7 +21,7 @@ import {
   type ToolOutput,
   textOutput,
 } from '../tool.ts';
-import { type BuiltinOptions, NOTICE_BYTES, PATH_PROPERTY, rulesOf } from './options.ts';
+import { type BuiltinOptions, NOTICE_BYTES, PATH_PROPERTY, rulesOf, tooLarge } from './options.ts';
 
 const DEFAULT_LINES = 2000;
 const DEFAULT_BYTES = 262_144;
@@ -104,6 +105,8 @@ async function read(
   options: BuiltinOptions,
 ): Promise<ToolOutput> {
   const path = await confine(input.path, 'read', rulesOf(options, context));
+  const { path: _, ...part } = input;
+  if (options.whole && Object.keys(part).length === 0) return await readWhole(path, options);
   const slice = sliceOf(input, options);
   const handle = await openForRead(path);
   try {
@@ -139,6 +142,29 @@ async function read(
   } finally {
     await handle.close();
   }
+}
+
+/** The file as it is: `data.content` has its line endings. */
+async function readWhole(
+  path: ConfinedPath,
+  { readLineNumbers: isNumbered = true }: BuiltinOptions,
+): Promise<ToolOutput> {
+  const size = path.stats?.size ?? 0;
+  if (size > MAX_EDIT_BYTES) {
+    return tooLarge(`${path.shown} has ${size} bytes`, 'Ask for a part with offset and limit.');
+  }
+  const { text, bytes } = await loadText(path);
+  const lines = text.split('\n');
+  if (lines.at(-1) === '') lines.pop();
+  const shown = isNumbered ? lines.map((line, index) => `${index + 1}\t${line}`).join('\n') : text;
+  return textOutput(lines.length === 0 ? `(${path.shown} is empty)` : shown, {
+    path: path.shown,
+    offset: 1,
+    bytes: bytes.length,
+    content: text,
+    lines: lines.length,
+    truncated: false,
+  });
 }
 
 interface Shown {

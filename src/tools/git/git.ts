@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
+import { type ErrorCode, messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import { absoluteSearchPath } from '../../core/text.ts';
 
 /** Maximum bytes of the output of one command. */
@@ -46,8 +46,43 @@ export interface GitOutcome {
   readonly stderr: string;
 }
 
-/** Runs git without the user's settings, and with settings that keep the repository from running programs. */
+/**
+ * Runs git without the user's settings, and with settings that keep the repository from running programs. A repository of
+ * another user works if the settings of this one call it safe.
+ */
 export async function tryGit(args: readonly string[], options: GitOptions): Promise<GitOutcome> {
+  const outcome = await runGit(args, options);
+  if (options.isUsers === true || !isOfOtherUser(outcome.stderr)) return outcome;
+  const listing = ['config', '--null', '--get-all', 'safe.directory'];
+  const { stdout } = await runGit(listing, { ...options, variables: {}, isUsers: true });
+  const safe = stdout
+    .toString('utf8')
+    .split('\0')
+    .filter((folder) => folder !== '')
+    .map((folder) => ['safe.directory', folder] as const);
+  if (safe.length === 0) return outcome;
+  return await runGit(args, { ...options, settings: [...(options.settings ?? []), ...safe] });
+}
+
+/** True if git refused a repository because another user owns it; `stderr` is in English. */
+export function isOfOtherUser(stderr: string): boolean {
+  return stderr.includes('dubious ownership');
+}
+
+/** The error for a repository that git refuses because another user owns it. */
+export function foreignRepository(code: ErrorCode, folder: string, stderr: string): RyeError {
+  const [, path = folder] = /dubious ownership in repository at '(.+)'/.exec(stderr) ?? [];
+  return new RyeError(code, `${folder} is in a git repository of another user, which git refuses`, {
+    hint: `If you trust it: git config --global --add safe.directory ${shellWord(path)}`,
+  });
+}
+
+/** Returns a word as a shell reads it. */
+export function shellWord(word: string): string {
+  return /^[\w./-]+$/.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`;
+}
+
+async function runGit(args: readonly string[], options: GitOptions): Promise<GitOutcome> {
   const { cwd, env, variables = {}, settings = [], isUsers = false, timeoutMs, stdin } = options;
   const all = [...HARMLESS, ...settings];
   const named = all.flatMap(([key, value], index) => [
@@ -93,6 +128,7 @@ export async function tryGit(args: readonly string[], options: GitOptions): Prom
 export async function git(args: readonly string[], options: GitOptions): Promise<Buffer> {
   const { code, stdout, stderr } = await tryGit(args, options);
   if (code === 0) return stdout;
+  if (isOfOtherUser(stderr)) throw foreignRepository('tool_failed', options.cwd, stderr);
   const [line = ''] = stderr.trim().split('\n').slice(-1);
   throw new RyeError('tool_failed', `git ${args[0] ?? ''} failed: ${line}`, {
     details: { exit_code: code },
@@ -142,5 +178,5 @@ export async function withoutFilters(options: GitOptions): Promise<GitOptions> {
     [`${driver}.process`, ''] as const,
     [`${driver}.required`, 'false'] as const,
   ]);
-  return { ...options, settings };
+  return { ...options, settings: [...(options.settings ?? []), ...settings] };
 }

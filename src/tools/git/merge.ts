@@ -37,28 +37,83 @@ interface MergedFile {
 /** Maximum attempts to merge into files that other threads change meanwhile. */
 const ATTEMPTS = 20;
 
+/** The outcome of a merge: without conflicts, all files are merged. */
+export interface MergeOutcome {
+  readonly conflicts: readonly MergeConflict[];
+  /** Files that have the change despite a conflict: they were changed again before it could be taken back. */
+  readonly merged: readonly string[];
+}
+
 /**
  * Merges the changes of a worktree into a folder, three ways and file by file: all of them, or none if one conflicts. A file
  * that another process changes in between is merged again.
  */
-export async function mergeChanges(request: MergeRequest): Promise<readonly MergeConflict[]> {
+export async function mergeChanges(request: MergeRequest): Promise<MergeOutcome> {
   return await exclusively(`merge into ${request.target.path}`, async () => {
+    // of every attempt: the next one finds them in the folder
+    const applied: AppliedFile[] = [];
     for (let attempt = 1; ; attempt += 1) {
       const { merged, conflicts } = await mergeAll(request);
-      if (conflicts.length > 0) return conflicts;
-      try {
-        for (const one of merged) await apply(request, one);
-        return [];
-      } catch (error) {
-        const isRace = error instanceof RyeError && RACES.has(error.code);
-        if (!isRace || attempt === ATTEMPTS) throw error;
-      }
+      if (conflicts.length > 0) return { conflicts, merged: await takeBack(request, applied) };
+      const failed = await applyAll(request, merged, applied);
+      if (failed === undefined) return { conflicts: [], merged: [] };
+      const { path, error } = failed;
+      const isRace = RACES.has(error.code);
+      if (isRace && attempt < ATTEMPTS) continue;
+      const left = await takeBack(request, applied);
+      if (isRace) return { conflicts: [{ path, reason: error.message }], merged: left };
+      throw left.length === 0 ? error : halfMerged(error, left);
     }
   });
 }
 
 /** Codes of writes that another process was faster than. */
 const RACES: ReadonlySet<string> = new Set(['file_changed', 'tool_failed']);
+
+/** A merged file, and the folders that were made for it. */
+interface AppliedFile extends MergedFile {
+  readonly made: readonly string[];
+}
+
+/** Applies files in order, and stops at the first that fails. */
+async function applyAll(
+  request: MergeRequest,
+  merged: readonly MergedFile[],
+  applied: AppliedFile[],
+): Promise<{ readonly path: string; readonly error: RyeError } | undefined> {
+  for (const file of merged) {
+    try {
+      applied.push({ ...file, made: await apply(request, file) });
+    } catch (error) {
+      return { path: file.path, error: toRyeError(error) };
+    }
+  }
+  return undefined;
+}
+
+/** Takes applied files back, the last one first. Returns the paths of those that could not be. */
+async function takeBack(
+  request: MergeRequest,
+  applied: readonly AppliedFile[],
+): Promise<readonly string[]> {
+  const left = new Set<string>();
+  for (const { path, found, current, bytes, mode, made } of applied.toReversed()) {
+    try {
+      const taken = { path, found: stateOf(bytes, mode), current: bytes, bytes: current };
+      await apply(request, { ...taken, mode: found?.mode });
+      for (const folder of made.toReversed()) await request.target.files.removeFolder(folder);
+    } catch {
+      left.add(path);
+    }
+  }
+  return [...left].toSorted();
+}
+
+function halfMerged(error: RyeError, left: readonly string[]): RyeError {
+  return new RyeError(error.code, `${error.message}; these files are merged: ${left.join(', ')}`, {
+    cause: error,
+  });
+}
 
 async function mergeAll(request: MergeRequest) {
   const merged: MergedFile[] = [];
@@ -86,11 +141,13 @@ async function mergeFile(
   const current = found === null ? null : await target.files.read(path);
   const base = await contentOf(worktrees, before);
   const theirs = await contentOf(worktrees, after);
-  if (isSame(current, theirs)) return undefined;
   const mode = modeOf(found, before.mode, after.mode);
-  if (isSame(current, base)) return { path, found, current, bytes: theirs, mode };
-  if (!current || !base || !theirs)
-    throw conflict('it was changed on one side and removed on the other');
+  if (isSame(current, theirs) && (found === null || mode === found.mode)) return undefined;
+  if (isSame(current, theirs) || isSame(current, base)) {
+    return { path, found, current, bytes: theirs, mode };
+  }
+  if (!base) throw conflict('it was added on both sides');
+  if (!current || !theirs) throw conflict('it was changed on one side and removed on the other');
   return { path, found, current, bytes: await mergeTexts({ current, base, theirs }, env), mode };
 }
 
@@ -141,17 +198,21 @@ function conflict(reason: string): RyeError {
   return new RyeError('tool_failed', reason);
 }
 
+/** Records a file's change, then makes it. Returns the folders that it made. */
 async function apply(
   { target, keep }: MergeRequest,
   { path, found, current, bytes, mode }: MergedFile,
-): Promise<void> {
-  const after =
-    bytes === null
-      ? null
-      : { sha256: sha256(bytes), bytes: bytes.length, ...(mode === undefined ? {} : { mode }) };
+): Promise<readonly string[]> {
+  const after = stateOf(bytes, mode);
   const made = after === null ? [] : await target.files.missingFolders(path);
   const change = { path, before: found, after, merged: true } as const;
   await keep({ ...change, ...(made.length === 0 ? {} : { made }) }, current ?? undefined);
   const earlier = bytes === null ? null : { bytes, ...(mode === undefined ? {} : { mode }) };
   await target.files.restore(path, found, earlier);
+  return made;
+}
+
+function stateOf(bytes: Uint8Array | null, mode: number | undefined): FileState | null {
+  if (bytes === null) return null;
+  return { sha256: sha256(bytes), bytes: bytes.length, ...(mode === undefined ? {} : { mode }) };
 }

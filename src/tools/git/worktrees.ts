@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, lstatSync } from 'node:fs';
 import { lstat, readdir, realpath, rm } from 'node:fs/promises';
 import { join, relative, resolve, sep } from 'node:path';
 import { RyeError, systemCodeOf } from '../../core/errors.ts';
@@ -6,13 +6,26 @@ import type { ChangedFile, IsolationResult, PlannedWorktree } from '../../core/i
 import { makeFolders } from '../../disk/folders.ts';
 import { writeWhole } from '../../disk/whole-file.ts';
 import { exclusively } from '../files.ts';
-import { type GitOptions, git, tryGit, withoutFilters } from './git.ts';
+import {
+  foreignRepository,
+  type GitOptions,
+  git,
+  isOfOtherUser,
+  tryGit,
+  withoutFilters,
+} from './git.ts';
 
 /** The changes of a worktree against its base. */
 export interface CollectedChanges {
   /** Applies in the project's folder with `git apply`. */
   readonly patch: Buffer;
   readonly files: readonly CollectedFile[];
+}
+
+/** All changes of a worktree, and the paths that they omit. */
+interface CollectedWorktree extends CollectedChanges {
+  /** Relative to the project; a folder ends with a slash. */
+  readonly leftOut: readonly string[];
 }
 
 /** One changed file; a mode is the one of git, `000000` for no file. */
@@ -42,6 +55,8 @@ export class GitWorktrees {
     const { projectPath: cwd, env } = this.#options;
     const found = await tryGit(['rev-parse', '--show-prefix', '--show-toplevel'], { cwd, env });
     if (found.code !== 0) {
+      if (isOfOtherUser(found.stderr))
+        throw foreignRepository('isolation_unavailable', cwd, found.stderr);
       throw new RyeError('isolation_unavailable', `${cwd} is in no git repository`, {
         hint: 'Make one and commit: git init && git add -A && git commit. Or run without isolation.',
       });
@@ -71,7 +86,9 @@ export class GitWorktrees {
     await exclusively(FOLDER, async () => {
       const git0 = await this.#repository();
       await this.#discard(root, git0);
-      await git(['worktree', 'add', '--quiet', '--force', '--detach', root, worktree.base], git0);
+      const add = ['worktree', 'add', '--quiet', '--force', '--no-checkout', '--detach'];
+      await git([...add, root, worktree.base], git0);
+      await this.#checkOut(root, worktree.base);
       const work = join(root, worktree.prefix);
       makeFolders(work);
       if (patch !== undefined) {
@@ -82,39 +99,80 @@ export class GitWorktrees {
     });
   }
 
+  /** Writes the files with the settings that git reads in the worktree itself: `includeIf` can add filters to it alone. */
+  async #checkOut(root: string, base: string): Promise<void> {
+    // git has accepted the repository; the worktree in it is rye's own
+    const settings = [['safe.directory', root]] as const;
+    const inside = await withoutFilters({ cwd: root, env: this.#options.env, settings });
+    await git(['read-tree', '--reset', '-u', base], inside);
+  }
+
   /** True if the worktree is there as a whole: its making was not cut off. */
   async isMade(worktree: PlannedWorktree): Promise<boolean> {
     const root = this.#root(worktree);
     return existsSync(readyFile(root)) && (await isFolder(root));
   }
 
-  /** Compares the worktree with its base. Skips files that git ignores, and rye's state. */
-  async collect(worktree: PlannedWorktree): Promise<CollectedChanges> {
+  /**
+   * Compares the worktree with its base. Omits what git can't keep in a commit, such as files that it ignores, in a submodule
+   * or in another repository, and names it.
+   */
+  async collect(worktree: PlannedWorktree): Promise<CollectedWorktree> {
     const options = await this.#indexed(worktree);
     const index = `${this.#root(worktree)}.index`;
     try {
       await rm(index, { force: true });
       await git(['read-tree', worktree.base], options);
       await addAll(options);
-      return await changesIn(options, worktree.base);
+      const changes = await changesIn(options, worktree.base);
+      return { ...changes, leftOut: await this.#leftOut(options, worktree) };
     } finally {
       await rm(index, { force: true });
       await rm(`${index}.lock`, { force: true });
     }
   }
 
+  /** Returns what is in the worktree and not in its index. */
+  async #leftOut(options: GitOptions, worktree: PlannedWorktree): Promise<readonly string[]> {
+    const root = this.#root(worktree);
+    const whole = { ...options, cwd: root };
+    const others = ['ls-files', '-z', '--others', '--directory', '--no-empty-directory'];
+    const outside = worktree.prefix === '' ? [] : ['.', `:(exclude,literal)${worktree.prefix}`];
+    const listed = [
+      ...pathsOf(await git(others, whole)),
+      ...(outside.length === 0
+        ? []
+        : pathsOf(await git(['ls-files', '-z', '--modified', '--', ...outside], whole))),
+      ...(await filledSubmodules(root, whole)),
+    ];
+    const state = `${worktree.prefix}.ai/state/`;
+    const found: string[] = [];
+    for (const path of new Set(listed)) {
+      if (path.startsWith(state) || (await holdsOnly(join(root, path), join(root, state))))
+        continue;
+      found.push(relative(worktree.prefix, path) + (path.endsWith('/') ? '/' : ''));
+    }
+    return found.toSorted();
+  }
+
   /**
-   * Compares the worktree with its base like {@link collect}, unless its content is still the tree `before` or, without
+   * Compares the worktree with its base like {@link collect}. Without `changes`, its content is still the tree `before` or, without
    * one, that of its base. The index is kept, so that files that did not change are not read again.
    */
   async save(
     worktree: PlannedWorktree,
     before?: string,
-  ): Promise<(CollectedChanges & { readonly tree: string }) | undefined> {
+  ): Promise<{
+    readonly tree: string;
+    readonly leftOut: readonly string[];
+    readonly changes?: CollectedChanges;
+  }> {
     const options = await this.#staged(worktree);
     const tree = lineOf(await git(['write-tree'], options));
     const known = before ?? lineOf(await git(['rev-parse', `${worktree.base}^{tree}`], options));
-    return tree === known ? undefined : { tree, ...(await changesIn(options, worktree.base)) };
+    const leftOut = await this.#leftOut(options, worktree);
+    if (tree === known) return { tree, leftOut };
+    return { tree, leftOut, changes: await changesIn(options, worktree.base) };
   }
 
   /** Makes a commit of the worktree's content on top of its base, and returns its ID. */
@@ -212,6 +270,7 @@ export class GitWorktrees {
     const root = this.#root(worktree);
     return {
       ...repository,
+      settings: [...(repository.settings ?? []), ...modesOf(root)],
       cwd: join(root, worktree.prefix),
       variables: { ...repository.variables, GIT_WORK_TREE: root },
     };
@@ -227,7 +286,42 @@ const AUTHOR = {
 } as const;
 
 async function addAll(options: GitOptions): Promise<void> {
-  await git(['add', '--all', '--', '.', ':(exclude).ai/state'], options);
+  // git would refuse another repository without commits, and keep only the commit of one with some
+  const others = pathsOf(await git(['ls-files', '-z', '--others', '--exclude-standard'], options));
+  const repositories = others.filter((path) => path.endsWith('/'));
+  const excluded = repositories.map((path) => `:(exclude,literal)${path.slice(0, -1)}`);
+  await git(['add', '--all', '--', '.', ':(exclude).ai/state', ...excluded], options);
+}
+
+function pathsOf(listed: Buffer): readonly string[] {
+  return listed
+    .toString('utf8')
+    .split('\0')
+    .filter((path) => path !== '');
+}
+
+/** Folders of submodules that are not empty: git does not look into them. */
+async function filledSubmodules(root: string, options: GitOptions): Promise<readonly string[]> {
+  const staged = pathsOf(await git(['ls-files', '-z', '--stage'], options));
+  const paths = staged
+    .filter((line) => line.startsWith('160000 '))
+    .map((line) => line.slice(line.indexOf('\t') + 1));
+  const filled: string[] = [];
+  for (const path of paths) {
+    const names = await readdir(join(root, path)).catch(() => []);
+    if (names.length > 0) filled.push(`${path}/`);
+  }
+  return filled;
+}
+
+/** True for a folder that holds another one and nothing else. */
+async function holdsOnly(folder: string, inner: string): Promise<boolean> {
+  const name = relative(folder, inner);
+  if (name === '') return true;
+  if (name.startsWith('..') || !(await isFolder(folder))) return false;
+  const [first = ''] = name.split(sep);
+  const names = await readdir(folder);
+  return names.every((one) => one === first) && (await holdsOnly(join(folder, first), inner));
 }
 
 /** Compares the index with a commit. */
@@ -241,6 +335,12 @@ async function changesIn(options: GitOptions, base: string): Promise<CollectedCh
 
 function lineOf(bytes: Buffer): string {
   return bytes.toString('utf8').trim();
+}
+
+/** Has git see which files are programs, although a repository may turn that off, if the file system tells. */
+function modesOf(root: string): NonNullable<GitOptions['settings']> {
+  const mark = lstatSync(readyFile(root), { throwIfNoEntry: false });
+  return mark && (mark.mode & 0o111) === 0 ? [['core.fileMode', 'true']] : [];
 }
 
 /** Marks a worktree as complete: git may have been killed while it made one. */

@@ -1,7 +1,15 @@
 import { RyeError } from '../../core/errors.ts';
 import { isJsonObject, type JsonObject, type JsonValue, parseJson } from '../../core/json.ts';
-import type { HttpTemplate } from '../../items/tool-http.ts';
+import { escapeXml } from '../../core/text.ts';
+import {
+  bodySyntax,
+  type HttpTemplate,
+  isWholeParameter,
+  REFERENCE,
+} from '../../items/tool-http.ts';
+import { webFetch } from '../../startup/web-fetch.ts';
 import { scrubText, scrubValue } from '../secrets.ts';
+import { timeoutSignal } from '../timer.ts';
 import { errorOutput, type ToolContext, type ToolOutput, textOutput } from '../tool.ts';
 import { parameterText } from './runtimes.ts';
 
@@ -30,23 +38,25 @@ export async function sendRequest(call: HttpCall): Promise<ToolOutput> {
   const headers = headersOf(call, used);
   const body = bodyOf(call, used);
   assertReachable(call, url, used.size > 0);
-  const timeout = AbortSignal.timeout(Math.ceil(call.timeoutSeconds * 1000));
+  const timeout = timeoutSignal(Math.ceil(call.timeoutSeconds * 1000));
   const secrets = [...used];
   try {
-    const response = await fetch(url, {
+    const init = {
       method: call.request.method,
       headers: {
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         ...headers,
       },
       ...(body === undefined ? {} : { body }),
-      redirect: 'manual',
-      signal: AbortSignal.any([timeout, call.context.signal]),
-    });
-    return await present(call.id, response, secrets);
+      redirect: 'manual' as const,
+      signal: AbortSignal.any([timeout.signal, call.context.signal]),
+    };
+    return await present(call.id, await webFetch(url, init, call.env), secrets);
   } catch (error) {
     if (error instanceof RyeError) throw error;
-    return errorOutput(scrubText(`${call.id} ${failureOf(error, call, timeout)}`, secrets));
+    return errorOutput(scrubText(`${call.id} ${failureOf(error, call, timeout.signal)}`, secrets));
+  } finally {
+    timeout.stop();
   }
 }
 
@@ -63,26 +73,59 @@ function failureOf(
   return `got no answer: ${cause instanceof Error ? cause.message : String(cause)}.`;
 }
 
-/** Replaces `${NAME}` and `{parameter}` in one pass, so that no value is expanded again. */
-const REFERENCE = /\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}|\{([A-Za-z_]\w*)\}/g;
+/** Encodes a value for its place in a template. */
+type Encode = (
+  text: string,
+  place: { readonly value: JsonValue; readonly offset: number },
+) => string;
 
 /** `used` collects the values of variables, which must not come back in the text of the answer. */
 function fill(
   text: string,
   call: HttpCall,
   used: Set<string>,
-  encode: (text: string) => string = (plain) => plain,
+  encode: Encode = (plain) => plain,
 ): string {
-  return text.replaceAll(
-    REFERENCE,
-    (all, variable: string | undefined, fallback: string | undefined, name: string | undefined) => {
-      if (variable !== undefined) return encode(variableOf(variable, fallback, call, used));
-      if (name === 'params_json') return encode(JSON.stringify(call.input));
-      if (name === undefined || !Object.hasOwn(call.input, name))
-        return name === undefined ? all : '';
-      return encode(parameterText(call.input[name]));
-    },
-  );
+  const { input } = call;
+  return text.replaceAll(REFERENCE, (all, ...found) => {
+    const [variable, fallback, name, offset = 0] = found as [string?, string?, string?, number?];
+    if (variable !== undefined) {
+      const plain = variableOf(variable, fallback, call, used);
+      return encode(plain, { value: parseJson(plain) ?? plain, offset });
+    }
+    if (name === undefined) return all;
+    if (name === 'params_json') return encode(JSON.stringify(input), { value: input, offset });
+    if (!Object.hasOwn(input, name)) return encode('', { value: null, offset });
+    return encode(parameterText(input[name]), { value: input[name] ?? null, offset });
+  });
+}
+
+/** Returns the encoding of a body that is written as text. */
+function bodyEncoding(body: string, { id, request }: HttpCall): Encode {
+  switch (bodySyntax(body, request.headers)) {
+    case 'json':
+      return (text, { value, offset }) =>
+        isInString(body, offset) ? JSON.stringify(text).slice(1, -1) : JSON.stringify(value);
+    case 'form':
+      return (text) => encodeURIComponent(text);
+    case 'xml':
+      return (text) => escapeXml(text);
+    case 'text':
+      return (text) => text;
+    case undefined:
+      break;
+  }
+  return () => {
+    throw new RyeError('invalid_input', `${id}: values cannot be put safely into its body`, {
+      hint: 'Write the body as a mapping in the manifest, or name its content-type.',
+    });
+  };
+}
+
+/** True if a place of a JSON text is inside a string. */
+function isInString(json: string, offset: number): boolean {
+  const quotes = [...json.slice(0, offset).matchAll(/\\.|"/g)].filter(([one]) => one === '"');
+  return quotes.length % 2 === 1;
 }
 
 function variableOf(
@@ -138,8 +181,8 @@ function bodyOf(call: HttpCall, used: Set<string>): string | undefined {
   const { body, method } = call.request;
   if (method === 'GET' || method === 'HEAD') return undefined;
   if (body === undefined) return JSON.stringify(call.input);
-  if (typeof body === 'string' && !/^\{[A-Za-z_]\w*\}$/.test(body)) {
-    return fill(body, call, used);
+  if (typeof body === 'string' && !isWholeParameter(body)) {
+    return fill(body, call, used, bodyEncoding(body, call));
   }
   return JSON.stringify(filledValue(body, call, used));
 }

@@ -12,12 +12,14 @@ interface ServerSettings {
   readonly name: string;
   /** `lazy`: its tools are listed by name only, and found with `tool_search`. */
   readonly disclosure: 'eager' | 'lazy';
-  /** Time limit of one request. */
+  /** Time limit of one request, from its start or from the last progress that its call reports. */
   readonly timeoutSeconds: number;
   /** Time limit of starting and initializing it. */
   readonly connectSeconds: number;
   /** True to trust `readOnlyHint`, `idempotentHint` and `openWorldHint` of its tools. */
   readonly trustAnnotations: boolean;
+  /** Calls of its tools run beside other calls of an answer, although they may change something. */
+  readonly parallel: boolean;
 }
 
 export interface StdioServerConfig extends ServerSettings {
@@ -34,6 +36,14 @@ export interface HttpServerConfig extends ServerSettings {
   readonly headers: Readonly<Record<string, string>>;
 }
 
+/** Time limit of a call that reports progress, unless the server may take longer for one step. */
+const PROGRESS_SECONDS = 3600;
+
+/** Returns the time limit of a whole call in seconds. */
+export function maxCallSeconds({ timeoutSeconds }: ServerSettings): number {
+  return Math.max(timeoutSeconds, PROGRESS_SECONDS);
+}
+
 export interface McpConfigSource {
   /** Servers by name, from `servers` of mcp.yaml or `mcpServers` of .mcp.json. */
   readonly servers: unknown;
@@ -44,8 +54,10 @@ export interface McpConfigSource {
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
+/** Maximum length of the name of a server. */
+export const MAX_NAME = 32;
 const NAME = /^[A-Za-z0-9](?:[A-Za-z0-9_-]{0,30}[A-Za-z0-9])?$/;
-const BAD_NAME = 'its name is not made of at most 32 letters, digits, hyphens and underscores';
+const BAD_NAME = 'its name is not 1 to 32 letters, digits, hyphens and underscores';
 const EXAMPLE = 'docs/tools.md shows an example.';
 const VARIABLE = /\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}/g;
 
@@ -138,6 +150,7 @@ function settingsOf(name: string, server: StdioServerFile | HttpServerFile): Ser
     timeoutSeconds: server.timeout_seconds ?? 60,
     connectSeconds: server.connect_timeout_seconds ?? 30,
     trustAnnotations: server.trust_annotations ?? false,
+    parallel: server.parallel ?? false,
   };
 }
 
@@ -147,17 +160,20 @@ function expanded(
   texts: Readonly<Record<string, string>>,
   env: McpConfigSource['env'],
 ): Readonly<Record<string, string>> {
-  const entries = Object.entries(texts).map(([key, text]) => {
-    const value = text.replaceAll(
-      VARIABLE,
-      (_, name: string, fallback: string | undefined) =>
-        env[name] ??
-        fallback ??
-        refuse(`${member}.${key} needs the environment variable ${name}, which is not set`),
-    );
-    return [key, value] as const;
-  });
-  return Object.fromEntries(entries);
+  return Object.fromEntries(
+    Object.entries(texts).map(([key, text]) => [key, withVariables(text, env, `${member}.${key}`)]),
+  );
+}
+
+/** Replaces the variables in the text of a member; throws `config_invalid` for one that is not set. */
+export function withVariables(text: string, env: McpConfigSource['env'], member: string): string {
+  return text.replaceAll(
+    VARIABLE,
+    (_, name: string, fallback: string | undefined) =>
+      env[name] ??
+      fallback ??
+      refuse(`${member} needs the environment variable ${name}, which is not set`),
+  );
 }
 
 function refuse(problem: string, hint: string = EXAMPLE): never {

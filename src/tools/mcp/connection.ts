@@ -1,21 +1,27 @@
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
-import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import {
+  StreamableHTTPClientTransport,
+  StreamableHTTPError,
+} from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import {
-  type CallToolResult,
+  CallToolResultSchema,
+  ContentBlockSchema,
   McpError,
-  type Tool as McpTool,
   PromptListChangedNotificationSchema,
   ResourceListChangedNotificationSchema,
+  ResultSchema,
   ToolListChangedNotificationSchema,
 } from '@modelcontextprotocol/sdk/types.js';
 import { messageOf, RyeError } from '../../core/errors.ts';
-import type { JsonObject } from '../../core/json.ts';
+import { isRecord, type JsonObject } from '../../core/json.ts';
 import type { Confine } from '../process.ts';
 import type { CallContext, ToolContext, ToolOutput } from '../tool.ts';
-import type { McpServerConfig } from './config.ts';
+import { type McpServerConfig, maxCallSeconds } from './config.ts';
 import { blockOf, outputOf, resourceOutput } from './content.ts';
 import { Elicitations } from './elicitation.ts';
+import { ForgottenSession } from './forgotten-session.ts';
+import { type ListedTool, readListedTool, type UnusableTool } from './listed-tool.ts';
 import { boundedFetch, StdioTransport } from './stdio.ts';
 
 /** Maximum pages of a list; rye ignores further ones. */
@@ -34,10 +40,18 @@ export interface ConnectOptions {
 /** A list whose changes a server may announce. */
 export type McpList = 'tools' | 'resources' | 'prompts';
 
+/** The tools of a server. */
+interface ToolList {
+  readonly usable: readonly ListedTool[];
+  readonly unusable: readonly UnusableTool[];
+}
+
 /** A greeted server and what it offers. */
 export interface Connection {
   /** As of the last fetch. */
-  readonly tools: readonly McpTool[];
+  readonly tools: readonly ListedTool[];
+  /** The tools of the last fetch that can't be used. */
+  readonly unusable: readonly UnusableTool[];
   /** True if the server offers more tools than `tools` holds. */
   readonly isCut: boolean;
   readonly hasResources: boolean;
@@ -60,6 +74,8 @@ export interface Connection {
   ): Promise<ToolOutput>;
   /** Closes the session and ends the process. */
   close(): Promise<void>;
+  /** Takes no more calls, and closes once those under way have ended. */
+  retire(): void;
   /** Ends what was started without waiting. */
   kill(): void;
 }
@@ -71,7 +87,7 @@ export interface Connection {
 export async function connect(options: ConnectOptions): Promise<Connection> {
   const { server } = options;
   const stdio = server.transport === 'stdio' ? startOf(server, options) : undefined;
-  const transport = stdio ?? remoteOf(server);
+  const transport = stdio ?? remoteOf(server, options);
   // a server may ask the person during a call, but neither for the model nor for the project's folders
   const capabilities = { elicitation: { form: {} } };
   const client = new Client({ name: 'rye', version: options.version }, { capabilities });
@@ -113,13 +129,13 @@ function startOf(
   return new StdioTransport({ command, args, cwd: projectPath, env: { ...env, ...own }, confine });
 }
 
-function remoteOf(server: McpServerConfig): Transport {
+function remoteOf(server: McpServerConfig, { env }: ConnectOptions): Transport {
   if (server.transport === 'stdio') throw new TypeError('a stdio server has no address');
   const { url, headers } = server;
   // the SDK follows redirects within the origin only, so that no other host gets the headers
   return new StreamableHTTPClientTransport(new URL(url), {
     requestInit: { headers: { ...headers } },
-    fetch: boundedFetch,
+    fetch: boundedFetch(env),
   });
 }
 
@@ -144,12 +160,49 @@ function countChanges(client: Client): Readonly<Record<McpList, number>> {
   return changes;
 }
 
-async function listTools(client: Client, left: () => number): Promise<readonly McpTool[]> {
-  if (client.getServerCapabilities()?.tools === undefined) return [];
-  return await allPages(async (cursor) => {
-    const page = await client.listTools(cursor, { timeout: left() });
-    return { items: page.tools, next: page.nextCursor };
+/** Reads each tool by itself: the schema of the SDK would refuse a whole list for one of them. */
+async function listTools(client: Client, left: () => number): Promise<ToolList> {
+  if (client.getServerCapabilities()?.tools === undefined) return { usable: [], unusable: [] };
+  const listed = await allPages(async (cursor) => {
+    const request = { method: 'tools/list' as const, params: cursor };
+    const page = await client.request(request, ResultSchema, { timeout: left() });
+    const { tools, nextCursor } = page;
+    if (!Array.isArray(tools)) throw new Error('its answer to tools/list has no list of tools');
+    return {
+      items: tools as readonly unknown[],
+      next: typeof nextCursor === 'string' ? nextCursor : undefined,
+    };
   });
+  const usable: ListedTool[] = [];
+  const unusable: UnusableTool[] = [];
+  for (const tool of listed.map(readListedTool)) {
+    if ('reason' in tool) unusable.push(tool);
+    else usable.push(tool);
+  }
+  return { usable, unusable };
+}
+
+/**
+ * Reads the answer of a tool. Servers send structured content that is no object, and blocks of no known type: what is
+ * usable beside it is kept, and the model is told.
+ */
+function toolResult(raw: Readonly<Record<string, unknown>>): Parameters<typeof outputOf>[0] {
+  const read = CallToolResultSchema.safeParse(raw);
+  if (read.success) return read.data;
+  const { content: given, structuredContent: data } = raw;
+  const blocks: readonly unknown[] = Array.isArray(given) ? given : [];
+  const content = blocks.flatMap((block) => {
+    const one = ContentBlockSchema.safeParse(block);
+    return one.success ? [one.data] : [];
+  });
+  const isUsable = isRecord(data);
+  if (content.length === 0 && !isUsable) throw new TypeError('its answer is no result of a tool');
+  const notice = '(parts of the answer are malformed; they are omitted)';
+  return {
+    content: [...content, { type: 'text', text: notice }],
+    isError: raw['isError'] === true,
+    ...(isUsable ? { structuredContent: data } : {}),
+  };
 }
 
 type Page<T> = (cursor: { cursor: string } | undefined) => Promise<{
@@ -173,7 +226,7 @@ interface ConnectionParts {
   readonly client: Client;
   readonly server: McpServerConfig;
   readonly stdio: StdioTransport | undefined;
-  readonly tools: readonly McpTool[];
+  readonly tools: ToolList;
   readonly changes: Readonly<Record<McpList, number>>;
   readonly elicitations: Elicitations;
 }
@@ -183,11 +236,14 @@ class LiveConnection implements Connection {
   readonly hasPrompts: boolean;
   readonly changes: Readonly<Record<McpList, number>>;
   readonly #parts: ConnectionParts;
-  #tools: readonly McpTool[];
+  #tools: ToolList;
   /** The number of changes that `#tools` holds. */
   #taken = 0;
   #refreshing: Promise<void> | undefined;
   #closed = false;
+  /** Requests under way. */
+  #open = 0;
+  #isRetired = false;
 
   constructor(parts: ConnectionParts) {
     const { client, tools, changes } = parts;
@@ -199,12 +255,16 @@ class LiveConnection implements Connection {
     this.hasPrompts = offers?.prompts !== undefined;
   }
 
-  get tools(): readonly McpTool[] {
-    return this.#tools;
+  get tools(): readonly ListedTool[] {
+    return this.#tools.usable;
+  }
+
+  get unusable(): readonly UnusableTool[] {
+    return this.#tools.unusable;
   }
 
   get isCut(): boolean {
-    return this.#tools.length >= MAX_TOOLS;
+    return this.tools.length + this.unusable.length >= MAX_TOOLS;
   }
 
   isClosed = (): boolean => this.#closed || this.#parts.stdio?.isClosed === true;
@@ -234,12 +294,19 @@ class LiveConnection implements Connection {
     const onprogress = ({ message }: { message?: string | undefined }): void => {
       if (message !== undefined) context.progress(message);
     };
-    const options = { ...this.#options(context), onprogress };
+    const maxTotalTimeout = maxCallSeconds(this.#parts.server) * 1000;
+    const options = {
+      ...this.#options(context),
+      onprogress,
+      resetTimeoutOnProgress: true,
+      maxTotalTimeout,
+    };
+    const params = { name, arguments: { ...input } };
     const result = await elicitations.during(context, async () => {
-      const request = client.callTool({ name, arguments: { ...input } }, undefined, options);
+      const request = client.request({ method: 'tools/call', params }, ResultSchema, options);
       return await this.#noticing(request);
     });
-    return outputOf(result as CallToolResult);
+    return outputOf(toolResult(result));
   }
 
   async listResources(context: ToolContext): Promise<ToolOutput> {
@@ -299,6 +366,12 @@ class LiveConnection implements Connection {
     await this.#parts.stdio?.close();
   }
 
+  retire(): void {
+    this.#isRetired = true;
+    this.#closed = true;
+    if (this.#open === 0) void this.close().catch(() => undefined);
+  }
+
   kill(): void {
     this.#closed = true;
     this.#parts.stdio?.kill();
@@ -306,21 +379,47 @@ class LiveConnection implements Connection {
 
   /**
    * Takes a failure that the server did not answer itself, such as a refused connection or a session that it has forgotten,
-   * for the end of the connection: the next call makes another.
+   * for the end of the connection: the next call makes another. An answer that is malformed is the failure of one call.
    */
   async #noticing<T>(request: Promise<T>): Promise<T> {
+    this.#open += 1;
     try {
       return await request;
     } catch (error) {
       const failure = this.#parts.stdio?.failure;
-      if (!(error instanceof McpError) || failure !== undefined) this.#closed = true;
-      throw failure === undefined ? error : new Error(failure);
+      const problem = shapeProblem(error);
+      const isAnswer = error instanceof McpError || problem !== undefined;
+      if (!isAnswer || failure !== undefined) this.#closed = true;
+      if (this.#isForgotten(error)) {
+        throw new ForgottenSession('it forgot the session', { cause: error });
+      }
+      const reason = failure ?? problem;
+      throw reason === undefined ? error : new Error(reason);
+    } finally {
+      this.#open -= 1;
+      if (this.#isRetired) this.retire();
     }
+  }
+
+  /** The protocol asks for 404; servers also answer 400 and name the session. */
+  #isForgotten(error: unknown): boolean {
+    const { transport } = this.#parts.client;
+    if (transport?.sessionId === undefined || !(error instanceof StreamableHTTPError)) return false;
+    return error.code === 404 || (error.code === 400 && /session/i.test(error.message));
   }
 
   #options({ signal }: ToolContext): { signal: AbortSignal; timeout: number } {
     return { signal, timeout: this.#parts.server.timeoutSeconds * 1000 };
   }
+}
+
+/** Describes an answer that the protocol does not know; undefined for another failure. */
+function shapeProblem(error: unknown): string | undefined {
+  const issues = isRecord(error) ? error['issues'] : undefined;
+  if (!Array.isArray(issues)) return undefined;
+  const [first] = issues as readonly unknown[];
+  const { path = [], message = 'unknown' } = isRecord(first) ? first : {};
+  return `its answer is malformed: ${Array.isArray(path) ? path.join('.') : ''}: ${String(message)}`;
 }
 
 function line(name: string, description: string): string {

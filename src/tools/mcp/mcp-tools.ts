@@ -1,8 +1,8 @@
-import type { Tool as McpTool } from '@modelcontextprotocol/sdk/types.js';
 import { messageOf } from '../../core/errors.ts';
 import { itemIdProblem, wireName } from '../../core/ids.ts';
 import { isRecord, type JsonObject, type JsonValue, jsonEquals, toText } from '../../core/json.ts';
 import type { DisclosableTool } from '../disclosure.ts';
+import { markForeign } from '../schema-dialect.ts';
 import {
   CAUTIOUS_TRAITS,
   errorOutput,
@@ -11,8 +11,10 @@ import {
   type ToolOutput,
   type ToolTraits,
 } from '../tool.ts';
-import type { McpServerConfig } from './config.ts';
+import { type McpServerConfig, maxCallSeconds } from './config.ts';
 import type { Connection } from './connection.ts';
+import { ForgottenSession } from './forgotten-session.ts';
+import type { ListedTool } from './listed-tool.ts';
 
 /** Returns the connection to the server; reconnects if it was lost. */
 export type Connected = () => Promise<Connection>;
@@ -48,24 +50,29 @@ export function toolsOf(
   connected: Connected,
 ): ServerTools {
   const byName = new Map<string, Tool>();
-  const dropped: string[] = [];
+  const dropped = connection.unusable.map(({ name, reason }) =>
+    name === '' ? `it ${reason}` : `${shown(name)} ${reason}`,
+  );
   const all = [
     ...connection.tools.map((tool) => [tool.name, serverTool(server, tool, connected)] as const),
     ...(connection.hasResources ? resourceTools(server, connected) : []).map(withoutName),
     ...(connection.hasPrompts ? promptTools(server, connected) : []).map(withoutName),
   ];
   for (const [name, tool] of all) {
-    const shown = JSON.stringify(name.length > 80 ? `${name.slice(0, 80)}…` : name);
     const wire = wireName(tool.id);
     const other = byName.get(wire);
-    if (wire.length > MAX_NAME_LENGTH) dropped.push(`its name ${shown} is too long`);
+    if (wire.length > MAX_NAME_LENGTH) dropped.push(`its name ${shown(name)} is too long`);
     else if (/\/_*$/.test(tool.id) || itemIdProblem(tool.id) !== undefined)
-      dropped.push(`its name ${shown} is not usable`);
+      dropped.push(`its name ${shown(name)} is not usable`);
     else if (other !== undefined)
-      dropped.push(`its name ${shown} would be ${wire}, as that of ${other.id}`);
+      dropped.push(`its name ${shown(name)} would be ${wire}, as that of ${other.id}`);
     else byName.set(wire, tool);
   }
   return { tools: [...byName.values()], warnings: droppedWarnings(server, connection, dropped) };
+}
+
+function shown(name: string): string {
+  return JSON.stringify(name.length > 80 ? `${name.slice(0, 80)}…` : name);
 }
 
 function withoutName(tool: Tool): readonly [string, Tool] {
@@ -92,14 +99,20 @@ function droppedWarnings(
   ];
 }
 
-function serverTool(server: McpServerConfig, tool: McpTool, connected: Connected): Tool {
-  const { name, description, title, annotations, inputSchema } = tool;
-  const traits: ToolTraits = { ...CAUTIOUS_TRAITS, timeout_seconds: server.timeoutSeconds };
+function serverTool(server: McpServerConfig, tool: ListedTool, connected: Connected): Tool {
+  const { name, description, annotations, inputSchema } = tool;
+  const { parallel } = server;
+  // the connection ends a call that is silent for the time limit of the server
+  const traits: ToolTraits = {
+    ...CAUTIOUS_TRAITS,
+    parallel,
+    timeout_seconds: maxCallSeconds(server),
+  };
   const believed = server.trustAnnotations ? annotations : undefined;
   return {
     id: mcpToolId(server.name, name),
-    description: description ?? title ?? name,
-    inputSchema: inputSchema as JsonObject,
+    description: description ?? name,
+    inputSchema: markForeign(inputSchema),
     traits: {
       ...traits,
       reads_only: believed?.readOnlyHint ?? traits.reads_only,
@@ -107,37 +120,37 @@ function serverTool(server: McpServerConfig, tool: McpTool, connected: Connected
       network: believed?.openWorldHint ?? traits.network,
     },
     execute: async (input, context) =>
-      await attempt(server, async () => await (await connected()).call(name, input, context)),
+      await attempt(server, connected, async (live) => await live.call(name, input, context)),
   };
 }
 
 function resourceTools(server: McpServerConfig, connected: Connected): readonly Tool[] {
   return [
-    reader(server, {
+    reader(server, connected, {
       name: 'list_resources',
       description: `Lists the resources of the MCP server ${server.name}.`,
       properties: {},
-      run: async (_, context) => await (await connected()).listResources(context),
+      run: async (live, _, context) => await live.listResources(context),
     }),
-    reader(server, {
+    reader(server, connected, {
       name: 'read_resource',
       description: `Reads one resource of the MCP server ${server.name}.`,
       properties: { uri: { type: 'string', description: 'As listed by list_resources.' } },
       required: ['uri'],
-      run: async ({ uri }, context) => await (await connected()).readResource(textOf(uri), context),
+      run: async (live, { uri }, context) => await live.readResource(textOf(uri), context),
     }),
   ];
 }
 
 function promptTools(server: McpServerConfig, connected: Connected): readonly Tool[] {
   return [
-    reader(server, {
+    reader(server, connected, {
       name: 'list_prompts',
       description: `Lists the prompts of the MCP server ${server.name} with their arguments.`,
       properties: {},
-      run: async (_, context) => await (await connected()).listPrompts(context),
+      run: async (live, _, context) => await live.listPrompts(context),
     }),
-    reader(server, {
+    reader(server, connected, {
       name: 'get_prompt',
       description: `Renders one prompt of the MCP server ${server.name}.`,
       properties: {
@@ -145,8 +158,8 @@ function promptTools(server: McpServerConfig, connected: Connected): readonly To
         arguments: { type: 'object', additionalProperties: { type: 'string' } },
       },
       required: ['name'],
-      run: async ({ name, arguments: values }, context) =>
-        await (await connected()).getPrompt(textOf(name), textsOf(values), context),
+      run: async (live, { name, arguments: values }, context) =>
+        await live.getPrompt(textOf(name), textsOf(values), context),
     }),
   ];
 }
@@ -156,12 +169,16 @@ interface Reader {
   readonly description: string;
   readonly properties: JsonObject;
   readonly required?: readonly string[];
-  readonly run: Tool['execute'];
+  readonly run: (
+    connection: Connection,
+    ...call: Parameters<Tool['execute']>
+  ) => Promise<ToolOutput>;
 }
 
 /** By the protocol, reading resources and prompts changes nothing. The server may use the network for it. */
 function reader(
   server: McpServerConfig,
+  connected: Connected,
   { name, description, properties, required = [], run }: Reader,
 ): Tool {
   return {
@@ -169,7 +186,8 @@ function reader(
     description,
     inputSchema: { type: 'object', properties, required, additionalProperties: false },
     traits: { ...READING_TRAITS, network: true, timeout_seconds: server.timeoutSeconds },
-    execute: async (input, context) => await attempt(server, async () => await run(input, context)),
+    execute: async (input, context) =>
+      await attempt(server, connected, async (live) => await run(live, input, context)),
   };
 }
 
@@ -183,13 +201,21 @@ function textsOf(value: unknown): Readonly<Record<string, string>> {
   return Object.fromEntries(Object.entries(value).map(([key, text]) => [key, String(text)]));
 }
 
-/** Turns failures between rye and a server into the call's result: the model can try something else. */
+/**
+ * Turns failures between rye and a server into the call's result: the model can try something else. A call that was not run
+ * because the server forgot the session is sent once more in a new one.
+ */
 async function attempt(
   { name }: McpServerConfig,
-  run: () => Promise<ToolOutput>,
+  connected: Connected,
+  run: (connection: Connection) => Promise<ToolOutput>,
 ): Promise<ToolOutput> {
+  const call = async (): Promise<ToolOutput> => await run(await connected());
   try {
-    return await run();
+    return await call().catch(async (error: unknown) => {
+      if (error instanceof ForgottenSession) return await call();
+      throw error;
+    });
   } catch (error) {
     return errorOutput(`The MCP server ${name} failed: ${messageOf(error)}`, {
       code: 'tool_failed',

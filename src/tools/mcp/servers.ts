@@ -244,7 +244,7 @@ export class McpServers {
     const live = this.#live.get(name);
     if (live && !live.isClosed()) return live;
     this.#live.delete(name);
-    void live?.close().catch(() => undefined); // its process may be alive in spite of that
+    live?.retire(); // its process may be alive in spite of that, with calls under way
     const connecting = this.#connecting.get(name) ?? this.#start(server);
     this.#connecting.set(name, connecting);
     try {

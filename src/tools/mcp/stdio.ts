@@ -4,6 +4,7 @@ import { deserializeMessage, serializeMessage } from '@modelcontextprotocol/sdk/
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
+import { webFetch } from '../../startup/web-fetch.ts';
 import {
   type Confine,
   type ConfinedCommand,
@@ -11,6 +12,7 @@ import {
   hurryWith,
   signalGroup,
 } from '../process.ts';
+import { markedProgram } from '../tool-mark.ts';
 import { tellingWords } from './telling-words.ts';
 
 /** Characters of the beginning, which names the error in most languages, and as many of the end. */
@@ -65,7 +67,7 @@ export class StdioTransport implements Transport {
     const { command, args, cwd, env, confine } = this.#command;
     const { signal } = new AbortController();
     this.#confined = await confine?.({ command, args, signal });
-    const run = this.#confined ?? { command, args };
+    const run = this.#confined ?? markedProgram(this.#command);
     const child = spawn(run.command, [...run.args], {
       cwd,
       env,
@@ -201,8 +203,9 @@ class MessageLines {
  * A `fetch` whose responses end with an error at a message beyond the bound: an event of an event stream, or the whole
  * body of any other response.
  */
-export function boundedFetch(input: string | URL, init?: RequestInit): Promise<Response> {
-  return fetch(input, init).then((response) => {
+export function boundedFetch(env: StdioCommand['env']) {
+  return async (input: string | URL, init: RequestInit = {}): Promise<Response> => {
+    const response = await webFetch(input, init, env);
     if (response.body === null) return response;
     const isStream = response.headers.get('content-type')?.includes('text/event-stream') === true;
     let held = 0;
@@ -218,5 +221,5 @@ export function boundedFetch(input: string | URL, init?: RequestInit): Promise<R
     });
     const { status, statusText, headers } = response;
     return new Response(response.body.pipeThrough(bound), { status, statusText, headers });
-  });
+  };
 }

@@ -1,3 +1,5 @@
+import { headChars } from '../../core/text.ts';
+
 const MAX_LENGTH = 300;
 const ERROR_LINE = /^(?:[\w.$]*(?:Error|Exception)\b|(?:fatal|panic|error)\b)/i;
 const TRACEBACK = 'Traceback (most recent call last)';
@@ -19,7 +21,7 @@ export function tellingWords(stderr: string): string {
 
 function cut(text: string): string {
   if (text.length <= MAX_LENGTH) return text;
-  const head = text.slice(0, MAX_LENGTH - 1);
+  const head = headChars(text, MAX_LENGTH - 1);
   const space = head.lastIndexOf(' ');
   return `${space > 0 ? head.slice(0, space) : head}…`;
 }

@@ -60,7 +60,7 @@ export const PRIMARY_IDS = {
 const ITEM_ID = {
   type: 'string',
   minLength: 1,
-  description: 'Id of the item, such as rye/core/hello.',
+  description: 'Id of the item, such as rye/core/project_report.',
 } as const;
 const ITEM_TYPE = { type: 'string', enum: ITEM_TYPES } as const;
 
@@ -108,7 +108,9 @@ export function createExecuteTool(
     },
     required: ['item_type', 'item_id'],
     // the child has its own duration limit; this bound only keeps a lost child from hanging its parent forever
-    traits: { ...CHANGING_TRAITS, timeout_seconds: 24 * 3600 },
+    traits: { ...CHANGING_TRAITS, parallel: true, timeout_seconds: 24 * 3600 },
+    // a child that is stopped waits for its tools, and must not stay `running` with its cost unbooked
+    graceMs: 30_000,
     need: (input) => itemNeed('execute', input, PRIMARY_IDS.execute),
     run(input, context) {
       const { item_type, item_id: itemId, parameters = {}, model, async = false } = input;

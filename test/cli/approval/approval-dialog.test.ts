@@ -354,3 +354,69 @@ it('declines a question with escape and a reason', async () => {
     { decision: 'deny', comment: 'no' },
   ]);
 });
+
+const preview = (text: string): ListedApproval => ({
+  ...REQUEST,
+  input: { command: text },
+  preview: { ...REQUEST.preview, text },
+});
+
+it.each<readonly [string, ListedApproval]>([
+  ['hides the end of a command from a terminal', preview('true \u001b]0;\nrm -rf x')],
+  ['has look-alikes', preview('curl https://\u0430pi.github.com')],
+  ['has an invisible character', preview('r\u200bm x')],
+  ['has more lines than the screen shows', preview(`true${'\n'.repeat(200)}rm -rf x`)],
+  [
+    'has arguments that the screen does not show whole',
+    {
+      ...preview('ls'),
+      input: { command: 'ls', env: 'x'.repeat(500) },
+    },
+  ],
+  ['has a hidden argument', { ...preview('ls'), input: { command: 'ls', cwd: 'a\u202eb' } }],
+  ['has a hidden reason', { ...REQUEST, reason: 'It pushes\u202e.' }],
+])(
+  'one key does not approve a call that %s, before its details were opened',
+  async (_, request) => {
+    const { add, type, decisions, screen } = openDialog();
+    await add(request);
+    await type('y', 't');
+    expect(decisions).toEqual([]);
+    expect(screen()).toContain('Press d');
+    await type('d', 'q', 'y');
+    expect(decisions).toEqual([{ decision: 'approve' }]);
+  },
+);
+
+it('the details that were opened are those of one request', async () => {
+  const { add, type, decisions } = openDialog();
+  await add({ ...preview('r\u200bm x'), id: 'apr-1' });
+  await add({ ...preview('r\u200bm y'), id: 'apr-2' });
+  await type('d', 'y', 'y');
+  expect(decisions).toHaveLength(1);
+});
+
+it('a question whose text is not all shown is read before it can be answered', async () => {
+  const { add, type, decisions, screen } = openDialog();
+  const text = 'May I read? \u001b]And delete?';
+  await add({
+    ...REQUEST,
+    kind: 'question',
+    input: {},
+    scopes: ['once'],
+    preview: { title: 'Question', format: 'question', text, schema: { type: 'boolean' } },
+  });
+  expect(screen()).toContain('May I read? ␛]And delete?');
+  await type('y');
+  expect(decisions).toEqual([]);
+  await type('q', 'y', 'enter');
+  expect(decisions).toEqual([{ decision: 'answer', answer: true }]);
+});
+
+it('a short call shows every argument, and the head and the tail of a long one', async () => {
+  const { add, screen } = openDialog({ columns: 60 });
+  const input = { command: 'ls', note: `begin ${'x'.repeat(300)} end`, timeout_seconds: 7 };
+  await add({ ...REQUEST, tool: 'rye/bash', input });
+  expect(screen()).toMatch(/note: "begin x+ …\d+ more… x+ end"/);
+  expect(screen()).toContain('timeout_seconds: 7');
+});

@@ -1,6 +1,7 @@
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { ESCAPE_MS } from '../../../src/cli/keyboard.ts';
 import { directive, type Lab, openLab } from '../../attacks/lab.ts';
 import { cliPackage } from '../../helpers/run-cli.ts';
 import { type Tmux, TmuxServer } from '../../helpers/tmux.ts';
@@ -87,7 +88,7 @@ describe('rye chat on a terminal', () => {
     const terminal = await chat('steer');
     terminal.enter('Tell me about pets.');
     await terminal.shows('Half of an answer.');
-    await terminal.shows('Type to steer');
+    await terminal.shows('Type to queue a message');
     terminal.enter('And cats?');
     await terminal.shows('queued: And cats?');
     release();
@@ -132,10 +133,11 @@ describe('rye chat on a terminal', () => {
     await terminal.shows('exit=137');
     const again = await chat('continued', '--continue');
     await again.shows(/continuing .*[^]*› How long\?/);
+    await again.shows(/Two d\n +\(interrupted\)/);
     await again.shows('press Enter to continue the interrupted answer');
     again.press('Enter');
     await again.shows('Three days.');
-    expect(textsOf(bodies[2])).toMatch(/Where to\?[^]*Ghent\.[^]*How long\?/);
+    expect(textsOf(bodies[2])).toMatch(/Where to\?[^]*Ghent\.[^]*How long\?[^]*"Two d"[^]*exactly/);
     again.enter('/quit');
     await again.ended(0);
     expect((await lab.rye().threads.verify(await newest())).ok).toBe(true);
@@ -223,7 +225,7 @@ describe('rye chat on a terminal', () => {
     await terminal.shows('answer 2');
     expect(bodies.map(({ model }) => model).at(-1)).toBe('claude-haiku-5-5');
     terminal.enter('/undo');
-    await terminal.shows('went back to before your last message');
+    await terminal.shows('your last message was undone');
     await terminal.shows(/─\n› Second\./);
     terminal.press('C-c');
     terminal.enter('/tree');
@@ -271,13 +273,25 @@ describe('rye chat on a terminal', () => {
     await terminal.ended(0);
   });
 
+  it('takes what is typed before the prompt as keys, and removes its echo', async () => {
+    const terminal = server.open('ahead', lab.project);
+    terminal.run(`${program} chat`);
+    terminal.enter('hello there');
+    terminal.type('and then');
+    await terminal.shows(/^chat · [^\n]*\n\n› hello there\n[^]*answer 1[^]*─\n› and then\n/);
+    expect(textsOf(bodies[0])).toContain('hello there');
+    terminal.press('C-c');
+    terminal.press('C-d');
+    await terminal.ended(0);
+  });
+
   it('takes a paste of 5,000 lines and wide characters as one message', async () => {
     const terminal = await chat('paste');
     const lines = Array.from({ length: 5000 }, (_, at) => `行 ${at} 日本語 🙂`);
     terminal.paste(lines.join('\n'));
-    await terminal.shows('行 4999 日本語');
+    await terminal.shows('› [pasted 5000 lines]');
     terminal.press('Enter');
-    await terminal.shows('answer 1');
+    await terminal.shows(/› \[pasted 5000 lines\]\n\n[^]*answer 1/);
     expect(textsOf(bodies[0])).toContain(String.raw`行 0 日本語 🙂\n行 1 日本語`);
     expect(textsOf(bodies[0])).toContain('行 4999 日本語 🙂');
     terminal.press('C-d');
@@ -352,7 +366,7 @@ describe('rye chat on a terminal', () => {
     await terminal.shows('Written.');
     expect(existsSync(path.join(lab.project, 'note.txt'))).toBe(true);
     terminal.enter('/undo');
-    await terminal.shows('went back to before your last message');
+    await terminal.shows('your last message was undone');
     expect(existsSync(path.join(lab.project, 'note.txt'))).toBe(false);
     terminal.press('C-c');
     terminal.press('C-d');
@@ -377,7 +391,7 @@ describe('rye chat on a terminal', () => {
     await terminal.shows('/undo force');
     expect(readFileSync(file, 'utf8')).toBe('by a person');
     terminal.enter('/undo force');
-    await terminal.shows('went back to before your last message');
+    await terminal.shows('your last message was undone');
     expect(existsSync(file)).toBe(false);
     terminal.press('C-c');
     terminal.press('C-d');
@@ -429,6 +443,12 @@ describe('the picker', () => {
     terminal.press('Escape');
     await terminal.shows('no thread was picked');
     await terminal.ended(130);
+    expect(ESCAPE_MS).toBeLessThan(50);
+    terminal.run(`${program} verify thread`);
+    await terminal.shows('▸ ✓ wombat');
+    // a key right after Escape is no part of it
+    terminal.type('\u001bw');
+    await terminal.shows('no thread was picked');
     terminal.run(`${program} threads show wal`);
     await terminal.shows('completed');
     terminal.run(`${program} threads show w`);

@@ -165,6 +165,106 @@ describe('rye chat without a terminal', () => {
     expect(textsOf(bodies[3])).toContain('Four');
   });
 
+  it('continues a chat with --continue, and no thread of another directive', async () => {
+    await rye(['run', 'tour', '--input', 'place=Ghent']);
+    const refused = await chat('Hi', '--continue');
+    expect(refused).toMatchObject({ code: 6, out: '' });
+    expect(refused.err).toContain('no thread of rye/core/chat');
+    expect(bodies).toHaveLength(1);
+    const other = await chat('Hi', 'tour', '--thread', await newest());
+    expect(other.out).toBe('answer 2\n');
+    await rye(['ask', 'Between?']);
+    const last = await chat('Hi', 'tour', '--last');
+    expect(last).toMatchObject({ code: 2, out: '' });
+    expect(last.err).toMatch(/is of rye\/core\/ask, not of tour/);
+    expect(bodies).toHaveLength(3);
+  });
+
+  it.each(['chat', 'ask'])(
+    '%s moves a continued thread to --provider, or refuses it',
+    async (command) => {
+      const talk = async (...args: readonly string[]) =>
+        command === 'ask' ? await rye(['ask', 'More?', ...args]) : await chat('More?', ...args);
+      await talk();
+      const refused = await talk('--continue', '--provider', 'nosuch');
+      expect(refused).toMatchObject({ code: 6, out: '' });
+      expect(refused.err).toContain('[model_not_found]');
+      const elsewhere = await talk('--continue', '--provider', 'groq');
+      expect([elsewhere.code, elsewhere.out]).toEqual([6, '']);
+      expect(bodies).toHaveLength(1);
+      expect((await talk('--continue', '--provider', 'anthropic')).out).toBe('answer 2\n');
+    },
+  );
+
+  it('starts the directive again after /new, and then sends the message', async () => {
+    const said = await chat('/new\nLook at the docs\n', 'tour', '--input', 'place=Ghent', '--json');
+    expect(JSON.parse(said.out)).toMatchObject({
+      messages: [
+        { message: null, result: 'answer 1' },
+        { message: null, result: 'answer 2' },
+        { message: 'Look at the docs', result: 'answer 3' },
+      ],
+    });
+    expect(textsOf(bodies[1])).not.toContain('Look at the docs');
+    expect(textsOf(bodies[2])).toMatch(/Describe Ghent[^]*answer 2[^]*Look at the docs/);
+  });
+
+  it.each(['', 'One\n/new\n'])(
+    '/budget counts for the message that starts a conversation: %j',
+    async (before) => {
+      const spent = await chat(`${before}/budget 0.000001\nTwo\n`, '--json');
+      expect(spent.code).toBe(5);
+      expect(JSON.parse(spent.out)).toMatchObject({
+        success: false,
+        error: { code: 'limit_spend' },
+      });
+      expect(bodies).toHaveLength(before === '' ? 0 : 1);
+      const once = await chat('/budget 0.5\nOne\nTwo\n');
+      expect(once.code, once.err).toBe(0);
+    },
+  );
+
+  it('keeps the model that /model selects after /new', async () => {
+    await chat('One\n/model claude-haiku-5-5\n/new\nTwo\n', '--model', 'claude-sonnet-5-5');
+    expect(bodies.map((body) => body.model)).toEqual(['claude-sonnet-5-5', 'claude-haiku-5-5']);
+  });
+
+  const COMMANDS = [
+    '/help',
+    '/cost',
+    '/budget 0.3',
+    '/tools',
+    '/model',
+    '/tree',
+    '/undo',
+    '/compact',
+    '/new',
+    '/modle',
+    '/undo no',
+    '/budget no',
+  ];
+
+  it.each(COMMANDS)(
+    'prints one document with --json and %s, which keeps every answer',
+    async (command) => {
+      for (const lines of [
+        [command, 'One'],
+        ['One', command, 'Two'],
+      ]) {
+        bodies = [];
+        const { code, out } = await chat(`${lines.join('\n')}\n`, '--json');
+        const document = JSON.parse(out) as Record<string, unknown>;
+        expect(document['success'], out).toBe(code === 0);
+        expect('error' in document).toBe(code !== 0);
+        const messages = document['messages'] as readonly unknown[];
+        expect(messages.length).toBe(
+          bodies.filter((body) => !textsOf(body).includes('summar')).length,
+        );
+        if (messages.length > 0) expect(document['cost']).toBeDefined();
+      }
+    },
+  );
+
   it('refuses a thread that another chat has open', async () => {
     await chat('Hi', '--thread-id', 'locked');
     const { lockChat } = await import('../../../src/app/chat-lock.ts');

@@ -37,7 +37,8 @@ async function runHello(
     for (const one of [STARTED, DELTA, assistantMessage('Hello, Ada.')]) request.onEvent?.(one);
     return Promise.resolve(outcome);
   };
-  const rye = { threads: { execute } as ThreadsService };
+  const resolveId = async (part: string): Promise<string> => part;
+  const rye = { threads: { execute, resolveId } as ThreadsService };
   const io = createFakeIo({ cwd: folder, rye, ...options });
   const code = await main(['run', 'hello', ...args], io);
   return { code, io, request: requests[0] ?? { directiveId: '' } };
@@ -106,7 +107,7 @@ describe('output', () => {
     const { code, io } = await runHello([]);
     expect(io.out()).toBe('Hello, Ada.\n');
     expect(io.err()).toBe(
-      'hello on acme/large\ncompleted hello-1 (1 turn, 900 tokens, $0.0125, 1.5s)\nresume: rye threads resume hello-1\n',
+      'hello on acme/large\ncompleted hello-1 (1 turn, 900 tokens, $0.0125, 1.5s)\n',
     );
     expect(code).toBe(0);
   });

@@ -49,7 +49,7 @@ describe('list', () => {
     expect(io.out()).toBe(
       [
         'ID     SPACE    VERSION  SIGNATURE  DESCRIPTION',
-        'hello  project  1.0.0    signed     Says hello in red',
+        'hello  project  1.0.0    signed     Says hello ␛[31min red',
         'hello  system   -        signed     (shadowed by project)',
         '',
       ].join('\n'),
@@ -65,7 +65,7 @@ describe('list', () => {
 
   it('cuts lines on a terminal only', async () => {
     const [, io] = await rye(['list', 'directive'], { list }, { stdoutIsTty: true, columns: 40 });
-    expect(io.out().split('\n')[1]).toBe('hello  signed     Says hello in red');
+    expect(io.out().split('\n')[1]).toBe('hello  signed     Says hello ␛[31min red');
   });
 
   it('is a document with --json', async () => {
@@ -90,7 +90,10 @@ describe('fetch', () => {
   it('prints the bytes with --raw', async () => {
     const written: (string | Uint8Array)[] = [];
     const io = createFakeIo({ rye: { items: { fetch } as ItemsService } });
-    const stdout = { ...io.stdout, write: (content: string | Uint8Array) => written.push(content) };
+    const stdout = {
+      ...io.stdout,
+      writeRaw: (content: string | Uint8Array) => written.push(content),
+    };
     await main(['fetch', 'directive', 'hello', '--raw'], { ...io, stdout });
     expect(written).toEqual([Buffer.from([0xff, 0x0a])]);
   });
@@ -117,7 +120,7 @@ describe('validate', () => {
       Promise.resolve({ problems: [problem, warning], checked: 4 });
     const [code, io] = await rye(['validate'], { validate });
     expect(io.out()).toBe(
-      'hello.md:3:7: xml_malformed: a tag is open\nhello.md: warning: xml_malformed: a tag is open\n',
+      'hello.md:3:7: xml_malformed: a tag␊is open\nhello.md: warning: xml_malformed: a tag␊is open\n',
     );
     expect(io.err()).toBe('4 items checked, 1 error, 1 warning\n');
     expect(code).toBe(2);
@@ -139,7 +142,8 @@ describe('validate', () => {
 });
 
 describe('verify', () => {
-  const unsigned = { code: 'unsigned', message: 'it is not signed', hint: 'rye sign' } as const;
+  const message = `${file}: tool b is not signed`;
+  const unsigned = { code: 'unsigned', message, hint: 'rye sign' } as const;
   const verify: ItemsService['verify'] = () =>
     Promise.resolve([
       { type: 'tool', id: 'a', space: 'project', path: file, ok: true, key_id: 'k' },
@@ -148,7 +152,7 @@ describe('verify', () => {
 
   it('fails when one item fails', async () => {
     const [code, io] = await rye(['verify', 'tool', '*'], { verify });
-    expect(io.out()).toBe('ok   hello.md\nFAIL hello.md: it is not signed [unsigned]\n');
+    expect(io.out()).toBe('ok   hello.md\nFAIL hello.md: tool b is not signed [unsigned]\n');
     expect(io.err()).toBe('hint: rye sign\n');
     expect(code).toBe(3);
   });

@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openRye } from '../../../src/app/open-rye.ts';
@@ -137,6 +137,7 @@ describe('a session that was handed off twice', () => {
   it('is named by the results of a search', async () => {
     const { out } = await rye('search', 'knowledge', 'quolls');
     expect(out).toContain(`  thread ${at(2)} of session ${at(0)}\n`);
+    expect(out).toContain(`  open: rye threads open ${at(0)}\n`);
     const { results } = await json('search', 'knowledge', 'quolls');
     expect(results).toMatchObject([{ thread_id: at(2), session_id: at(0) }]);
   });
@@ -156,6 +157,46 @@ describe('a session that was handed off twice', () => {
       code: 6,
       err: expect.stringContaining('[entry_not_found]'),
     });
+  });
+
+  it('is exported, verified, replayed and logged as one, whichever of its ids is given', async () => {
+    const first = await rye('threads', 'logs', at(0));
+    for (const id of ids) {
+      const exported = await rye('threads', 'export', id);
+      expect(exported.out).toContain('Quolls, one and two.');
+      expect(exported.err).toContain(`${at(2)}, the last of 3 threads`);
+      expect(await json('threads', 'export', id)).toMatchObject({ thread_id: at(2) });
+      const verified = await json('verify', 'thread', id);
+      const checked = (verified['checks'] as { thread_id: string }[]).map((one) => one.thread_id);
+      expect([...new Set(checked)]).toEqual(ids);
+      const replayed = await json('threads', 'replay', id, '--verify');
+      expect(replayed).toMatchObject({ success: true, thread_id: at(2), answers: 3 });
+      expect((await rye('threads', 'logs', id)).out).toBe(first.out);
+      expect((await rye('threads', 'logs', id, '--tail', '2')).out).toBe(
+        (await rye('threads', 'logs', at(2), '--tail', '2')).out,
+      );
+      expect(await json('threads', 'logs', id, '--unverified')).toMatchObject({ total: 0 });
+      expect((await rye('threads', 'deliveries', id)).code).toBe(0);
+      expect((await rye('approvals', '--thread', id)).code).toBe(0);
+      expect(await json('threads', 'list', '--parent', id)).toMatchObject({ total: 0 });
+      expect((await rye('threads', 'wait', id)).code).toBe(0);
+    }
+    const entry = await ownEntry(0);
+    expect(await json('threads', 'export', at(2), '--branch', entry)).toMatchObject({
+      thread_id: at(0),
+    });
+  });
+
+  it('does not verify by any of its ids after one of its logs was changed', async () => {
+    const log = path.join(lab.project, '.ai/state/threads', at(2), 'transcript.jsonl');
+    const whole = readFileSync(log, 'utf8');
+    appendFileSync(log, 'x');
+    for (const id of ids) {
+      const { code, out } = await rye('verify', 'thread', id);
+      expect([code, out]).toEqual([3, expect.stringContaining(`FAIL ${at(2)}: transcript`)]);
+    }
+    writeFileSync(log, whole);
+    expect((await rye('verify', 'thread', at(0))).code).toBe(0);
   });
 
   it('refuses to continue from an entry of an earlier thread, and names the fork', async () => {

@@ -1,6 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import type { Rye } from '../../../src/app/api/rye.ts';
-import type { ChildrenService, ThreadTreeNode, WaitOptions } from '../../../src/app/api/threads.ts';
+import type {
+  ChildrenService,
+  RecoveryService,
+  ThreadListFilter,
+  ThreadTreeNode,
+  WaitOptions,
+} from '../../../src/app/api/threads.ts';
 import { main } from '../../../src/cli/main.ts';
 import { createFakeIo, type FakeIoOptions } from '../../helpers/fake-io.ts';
 import { NOON, node, record } from '../thread-nodes.ts';
@@ -29,6 +35,7 @@ function films(...pictures: readonly (readonly ThreadTreeNode[])[]): Partial<Rye
   };
   const threads = {
     resolveId: (part: string) => Promise.resolve(part),
+    session: (id: string) => Promise.resolve([id]),
     mark: () => Promise.resolve({ verified: true }),
   };
   return { children, threads } as unknown as Partial<Rye>;
@@ -139,20 +146,31 @@ describe('threads wait', () => {
 });
 
 describe('threads stats', () => {
+  const row = {
+    key: 'team/job',
+    threads: 3,
+    open: 0,
+    completed: 1,
+    continued: 1,
+    error: 1,
+    cancelled: 0,
+    spend: 0.5,
+    tokens: 12_300,
+    turns: 9,
+    elapsed_seconds: 65,
+  };
+
+  it('keeps what was only estimated apart, if anything was', async () => {
+    const cut = { ...row, key: 'cut', spend: 0.524, estimated_spend_usd: 0.024 };
+    const children = { stats: () => Promise.resolve([row, cut]) } as unknown as ChildrenService;
+    const { io } = await rye(['threads', 'stats'], { rye: { children }, columns: 200 });
+    const [head, first, second] = io.out().split('\n');
+    expect(head).toMatch(/^DIRECTIVE +SPEND +ESTIMATED +TOKENS/);
+    expect(first).toMatch(/^team\/job +\$0\.5000 +\$0\.00 +12\.3k/);
+    expect(second).toMatch(/^cut +≤ \$0\.5240 +\$0\.0240 +12\.3k/);
+  });
+
   it('shows what matters most in the columns that a narrow terminal keeps', async () => {
-    const row = {
-      key: 'team/job',
-      threads: 3,
-      open: 0,
-      completed: 1,
-      continued: 1,
-      error: 1,
-      cancelled: 0,
-      spend: 0.5,
-      tokens: 12_300,
-      turns: 9,
-      elapsed_seconds: 65,
-    };
     const children = { stats: () => Promise.resolve([row]) } as unknown as ChildrenService;
     const { io } = await rye(['threads', 'stats'], {
       rye: { children },
@@ -163,6 +181,68 @@ describe('threads stats', () => {
       [
         'DIRECTIVE  SPEND    TOKENS  TIME    TURNS  THREADS  OPEN  C…',
         'team/job   $0.5000  12.3k   1m 05s  9      3        0     2…',
+        '',
+      ].join('\n'),
+    );
+  });
+});
+
+describe('threads list at a terminal', () => {
+  const roots = Array.from({ length: 30 }, (_, n) => node(record(`root-${n}`, 'completed')).thread);
+  const kids = Array.from({ length: 60 }, (_, n) => {
+    return node(record(`kid-${n}`, 'completed', { parent_id: 'root-0' })).thread;
+  });
+  const threads = {
+    list: ({ limit }: ThreadListFilter = {}) =>
+      Promise.resolve([...kids, ...roots].slice(0, limit)),
+    unlisted: () => Promise.resolve([]),
+  };
+  const listed = { rye: { threads } as unknown as Partial<Rye>, stdoutIsTty: true };
+
+  it.each([
+    [['threads'], 24, 16, '14 more; to list them: rye threads --limit 30'],
+    [['threads'], 10, 5, '25 more; to list them: rye threads --limit 30'],
+    [['threads', '--limit', '30'], 24, 30, undefined],
+    [['threads', '--all'], 24, 90, undefined],
+  ] as const)('%j on %i rows shows %i threads, and how to see the others', async (...row) => {
+    const [args, rows, shown, hint] = row;
+    const { io } = await rye(args, { ...listed, rows });
+    const lines = io.out().trimEnd().split('\n');
+    expect(lines.filter((line) => /^(?:root|kid)-/.test(line))).toHaveLength(shown);
+    expect(lines.find((line) => line.includes('to list them'))).toBe(hint);
+    expect(lines.at(-1)).toMatch(/^90 threads/);
+  });
+
+  it('shows all in a pipe', async () => {
+    const { io } = await rye(['threads'], { ...listed, stdoutIsTty: false });
+    expect(io.out().trimEnd().split('\n')).toHaveLength(31);
+  });
+
+  it('completes the newest roots; children once no root begins with the word', async () => {
+    const offered = async (word: string) => {
+      const { io } = await rye(['__complete', 'thread', word], listed);
+      return io.out().trimEnd().split('\n');
+    };
+    expect(await offered('')).toEqual(roots.slice(0, 20).map(({ thread_id: id }) => id));
+    expect(await offered('root-29')).toEqual(['root-29']);
+    expect(await offered('kid-5')).toHaveLength(11);
+  });
+});
+
+describe('threads recover', () => {
+  it('reports the amount booked for the call that the crash cut', async () => {
+    const one = { status: 'error', action: 'failed', reason: 'it died' };
+    const recovered = [
+      { ...one, thread_id: 'a', unverified_bytes: 820, estimated_spend_usd: 0.0204 },
+      { ...one, thread_id: 'b' },
+    ];
+    const report = { recovered, failures: [], resumed: [] };
+    const recovery = { recover: () => Promise.resolve(report) } as unknown as RecoveryService;
+    const { io } = await rye(['threads', 'recover'], { rye: { recovery } });
+    expect(io.out()).toBe(
+      [
+        'a  error  failed: it died (820 unverified bytes of its log set aside); booked ≤ $0.0204 for the model call that it cut',
+        'b  error  failed: it died',
         '',
       ].join('\n'),
     );

@@ -376,6 +376,7 @@ describe('threads export', () => {
   const damaged = (problems: readonly LogProblem[]) => ({
     threads: {
       resolveId: (id: string) => Promise.resolve(id),
+      session: (id: string) => Promise.resolve([id]),
       mark: () => Promise.resolve({ verified: true }),
     },
     exports: {

@@ -17,7 +17,10 @@ async function rye(
   threads: Partial<ThreadsService>,
 ): Promise<[number, FakeIo]> {
   const resolveId = (part: string): Promise<string> => Promise.resolve(`full-${part}`);
-  const io = createFakeIo({ rye: { threads: { resolveId, mark, ...threads } as ThreadsService } });
+  const session = (id: string): Promise<readonly string[]> => Promise.resolve([id]);
+  const io = createFakeIo({
+    rye: { threads: { resolveId, session, mark, ...threads } as ThreadsService },
+  });
   return [await main(args, io), io];
 }
 
@@ -142,6 +145,7 @@ describe('steer', () => {
   ])('sends %j as the message', async (given, expected) => {
     const sent: unknown[] = [];
     const resolveId = (part: string): Promise<string> => Promise.resolve(`full-${part}`);
+    const session = (id: string): Promise<readonly string[]> => Promise.resolve([id]);
     const send: DeliveriesService['send'] = (...all) => {
       sent.push(all);
       return Promise.resolve({
@@ -152,7 +156,7 @@ describe('steer', () => {
     const io = createFakeIo({
       stdin: 'What was piped in.\n',
       rye: {
-        threads: { resolveId, mark } as ThreadsService,
+        threads: { resolveId, session, mark } as ThreadsService,
         deliveries: { send } as DeliveriesService,
       },
     });

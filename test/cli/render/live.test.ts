@@ -2,10 +2,13 @@ import picocolors from 'picocolors';
 import { describe, expect, it } from 'vitest';
 import { createLiveRenderer } from '../../../src/cli/render/live.ts';
 import { createLiveView, type LiveViewOptions } from '../../../src/cli/render/live-view.ts';
+import { progressLine } from '../../../src/cli/render/progress-line.ts';
+import { createTextRenderer } from '../../../src/cli/render/text.ts';
 import { ESCAPE } from '../../../src/cli/terminal-text.ts';
 import type { LogEvent, UnknownEvent } from '../../../src/core/events.ts';
 import type { JsonObject } from '../../../src/core/json.ts';
 import type { ToolOutcome } from '../../../src/core/message.ts';
+import { NO_COST, NO_USAGE } from '../../../src/core/usage.ts';
 import { createFakeIo, type FakeIo } from '../../helpers/fake-io.ts';
 import { screenOf } from '../../helpers/screen.ts';
 import { assistantMessage, COMPLETED, event, LIMITED, STARTED } from '../events.ts';
@@ -63,8 +66,12 @@ function calling(...calls: readonly (readonly [id: string, name: string, input: 
   return { ...assistantMessage(''), payload: message } as LogEvent;
 }
 
-function settled(call_id: string, outcome: ToolOutcome, more: object = {}): LogEvent {
-  const payload = { call_id, tool: 'x', outcome, duration_ms: 8, output_bytes: 1, ...more };
+function settled(
+  call_id: string,
+  outcome: ToolOutcome,
+  more: { readonly tool?: string; readonly reason?: string } = {},
+): LogEvent {
+  const payload = { call_id, tool: 'rye/bash', outcome, duration_ms: 8, output_bytes: 1, ...more };
   return event('tool_settled', payload);
 }
 
@@ -86,6 +93,44 @@ const DRAWING = new RegExp(`${ESCAPE}\\[(?:\\?25[lh]|\\?2026[lh]|\\d*[ABCJK])`, 
 
 const DELTAS = ['Hello,', ' **Ada**.'].map((text) => event('token_delta', { text }));
 
+describe('waits for a provider', () => {
+  const problem = event('error_classified', {
+    category: 'transient',
+    retryable: true,
+    message: 'Overloaded',
+    status: 529,
+  });
+  const retry = (attempt: number, delay_ms: number): LogEvent =>
+    event('retry_scheduled', { attempt, delay_ms, policy: 'use_header', reason: 'overloaded' });
+  const estimate = { provider: 'p', model: 'm', input_tokens: 1, max_tokens: 1 };
+
+  it('count down in place of the meters, and leave one line', () => {
+    const { show: see } = viewOf();
+    const waiting = see(
+      STARTED,
+      event('turn_started', { turn: 1 }),
+      problem,
+      retry(1, 1500),
+      problem,
+      retry(2, 12_000),
+    );
+    expect(waiting.at(-1)).toBe('overloaded, retry 2 in 12 s (Ctrl-C to stop)');
+    expect(waiting.join('\n')).not.toMatch(/Overloaded|retry 1/);
+    const asking = see(event('request_started', { turn: 1, purpose: 'retry', request: estimate }));
+    expect(asking.at(-1)).toContain('turn 1');
+    const spoken = see(event('token_delta', { text: 'Hello' })).join('\n');
+    expect(spoken).toMatch(/! overloaded for 0 s, 2 retries\n[^]*Hello/);
+    expect(spoken).not.toContain('Overloaded');
+  });
+
+  it('fit a narrow terminal and never count below zero', () => {
+    const { show: see } = viewOf({ columns: 60 });
+    expect(see(STARTED, event('turn_started', { turn: 1 }), problem, retry(3, 0)).at(-1)).toBe(
+      'overloaded, retry 3 in 0 s (Ctrl-C to stop)',
+    );
+  });
+});
+
 describe('live renderer', () => {
   it('shows the header, the text once and the outcome with the next command', () => {
     const io = show([STARTED, ...DELTAS, assistantMessage('Hello, **Ada**.')], {
@@ -97,7 +142,7 @@ describe('live renderer', () => {
       '',
       '  Hello, Ada.',
       '',
-      '✓ 1 turn · 900 tokens · $0.0125 · 1.5s        resume: rye threads resume hello-1',
+      '✓ 1 turn · 900 tokens · $0.0125 · 1.5s        open: rye threads open hello-1',
       '',
     ]);
     expect(io.err()).toBe('');
@@ -133,9 +178,82 @@ describe('live renderer', () => {
     expect(io.err()).toContain(
       'rye: all 25 turns are used [limit_turns]\nhint: Raise --limit turns.\n',
     );
-    expect(screenOf(io.out()).at(-2)).toBe(
-      '✗ failed · 1 turn · 900 tokens · $0.0125 · 1.5s        resume: rye threads resume hello-1',
+    expect(screenOf(io.out())).toContain(
+      '■ stopped at the turn limit · 1 turn · 900 tokens · $0.0125 · 1.5s',
     );
+  });
+
+  it('prints once why a step was refused, at the end', () => {
+    const reason = 'Bob is not greeted';
+    const failed = {
+      ...LIMITED,
+      error: { code: 'tool_failed' as const, message: `step "greet": ${reason}` },
+    };
+    const io = show(
+      [
+        calling(['a', 'rye_core_greet', { who: 'Bob' }]),
+        settled('a', 'blocked', { tool: 'rye/core/greet', reason }),
+        answered('a', `Blocked: ${reason}`),
+        event('turn_started', { turn: 2 }),
+        event('error_classified', { category: 'permanent', retryable: false, message: reason }),
+      ],
+      failed,
+    );
+    const screen = screenOf(io.out()).join('\n');
+    expect(screen).toMatch(/✗ rye\/core\/greet Bob +refused +8ms/);
+    expect(screen).not.toContain(reason);
+    expect(io.err()).toBe(`rye: step "greet": ${reason} [tool_failed]\n`);
+  });
+
+  it.each([true, false])(
+    'shows a message that a person sent while it runs (terminal: %s)',
+    (isTty) => {
+      const content = [
+        '<delivery marker="7f3a" kind="steer" from="user">',
+        'A message from the person who runs this thread.',
+        'Look at &lt;b> first.',
+        '</delivery marker="7f3a">',
+      ].join('\n');
+      const delivered = event('custom_message', {
+        custom_type: 'delivery',
+        content,
+        display: true,
+      });
+      const io = createFakeIo({ stdoutIsTty: isTty, stderrIsTty: isTty });
+      const options = { colors: COLORS, isVerbose: false, folder: undefined, hasFrame: true };
+      const renderer = isTty
+        ? createLiveRenderer(io, options)
+        : createTextRenderer(io, COLORS, false);
+      renderer.event(delivered);
+      renderer.close();
+      const shown = isTty ? screenOf(io.out()) : io.err().split('\n');
+      expect(shown.map((line) => line.replace(/ +/g, ' '))).toContain(
+        '› Look at <b> first. (delivered)',
+      );
+    },
+  );
+
+  it('prints outputs below the calls: a list of objects as a table, a text of several lines as it is', () => {
+    const summaries = [
+      { thread_id: 'leaf-1', result: '', outputs: { summary: 'about rye' }, cost: { spend: 0.01 } },
+      { thread_id: 'leaf-2', result: '', outputs: { summary: 'about wheat' }, error: null },
+    ];
+    const outputs = { summaries, count: 2, text: 'one\n  two', plain: ['a', 'b'], none: [] };
+    const io = show([calling(['a', 'rye_directive_return', {}])], { ...COMPLETED, outputs });
+    expect(screenOf(io.out()).slice(0, -2)).toEqual([
+      '',
+      'summaries:',
+      '  thread_id  outputs.summary  cost.spend',
+      '  leaf-1     about rye        0.01',
+      '  leaf-2     about wheat',
+      'count: 2',
+      'text:',
+      '  one',
+      '    two',
+      'plain: ["a","b"]',
+      'none: []',
+      '',
+    ]);
   });
 });
 
@@ -163,7 +281,7 @@ describe('live view', () => {
         ['a', 'rye_bash', { command: 'make' }],
         ['b', 'rye_file_system_read', { path: 'x.js' }],
       ),
-      settled('b', 'ok'),
+      settled('b', 'ok', { tool: 'rye/file-system/read' }),
     );
     expect(open.filter((line) => line.startsWith('  '))).toEqual([
       expect.stringMatching(/^ {2}○ bash make$/),
@@ -179,6 +297,77 @@ describe('live view', () => {
       expect.stringMatching(/^ {2}● bash make +2 lines +8ms$/),
       expect.stringMatching(/^ {2}● read x\.js +2 lines +8ms$/),
     ]);
+  });
+
+  it('names a call by the ID of its item, and hides the return of the outputs unless it fails', () => {
+    const { show: see } = viewOf();
+    const start = { call_id: 'a', name: 'notes_word_count', input: { path: 'a.txt' }, turn: 1 };
+    const screen = see(
+      calling(
+        ['a', 'notes_word_count', { path: 'a.txt' }],
+        ['b', 'rye_directive_return', { count: 'two' }],
+        ['c', 'rye_directive_return', { count: 2 }],
+      ),
+      event('tool_call_start', { ...start, tool: 'notes/word_count' }),
+      settled('b', 'invalid', { tool: 'rye_directive_return', reason: 'count: must be integer' }),
+      settled('c', 'ok', { tool: 'rye_directive_return' }),
+      answered('b', ''),
+      answered('c', ''),
+    );
+    expect(screen.slice(0, 4)).toEqual([
+      '  ◐ notes/word_count a.txt',
+      expect.stringMatching(/^ {2}✗ directive_return two +invalid arguments 8ms$/),
+      '    count: must be integer',
+      '',
+    ]);
+  });
+
+  it('tells running from queued calls, and counts the time of each from its start', () => {
+    const input = (file: string): JsonObject => ({
+      item_type: 'directive',
+      item_id: 'leaf',
+      parameters: { file },
+    });
+    const { show: see } = viewOf();
+    const screen = see(
+      STARTED,
+      calling(['a', 'rye_execute', input('a.txt')], ['b', 'rye_execute', input('b.txt')]),
+      event('tool_call_start', {
+        call_id: 'a',
+        tool: 'rye/execute',
+        name: 'rye_execute',
+        input: input('a.txt'),
+        turn: 1,
+      }),
+      event('child_thread_started', { child_thread_id: 'leaf-1', directive: 'leaf' }),
+      {
+        ...event('cost', { turn: 1, usage: NO_USAGE, total: { ...NO_COST, spend: 0.25 } }),
+        thread_id: 'leaf-1',
+        event_type: 'child.cost',
+      } as UnknownEvent,
+    );
+    expect(screen.slice(2, 4)).toEqual([
+      expect.stringMatching(/^ {2}◐ leaf a\.txt +starting$/),
+      expect.stringMatching(/^ {2}○ leaf b\.txt +queued$/),
+    ]);
+    expect(screen.at(-1)).toContain('turn 0 of 25 · $0.25 of $5.00');
+  });
+
+  it('shows wrong arguments on one line', () => {
+    const problems = ['- old_text: is not a parameter', '- new_text: is not a parameter'];
+    const reason = [...problems, '- and 3 more', 'Parameters: path, edits'].join('\n');
+    const call = { call_id: 'a', tool: 'rye/file-system/edit', output_bytes: 0, duration_ms: 0 };
+    const settle = event('tool_settled', { ...call, outcome: 'invalid', reason });
+    const { show: see } = viewOf();
+    const screen = see(
+      calling(['a', 'rye_file_system_edit', { path: 'a' }]),
+      settle,
+      answered('a', reason),
+    );
+    expect(screen.slice(1, 3)).toEqual(['    old_text: is not a parameter (and 4 more)', '']);
+    expect(progressLine(settle)?.text).toBe(
+      '✗ rye/file-system/edit invalid 0ms: old_text: is not a parameter (and 4 more)',
+    );
   });
 
   it('shows the last lines of a running command, without its control codes', () => {
@@ -199,7 +388,7 @@ describe('live view', () => {
     const screen = see(
       calling(['a', 'rye_file_system_read', { path: '.env' }]),
       event('hook_fired', { ...hook, outcome: 'fail' }),
-      settled('a', 'blocked', { reason: '.env files are private' }),
+      settled('a', 'blocked', { reason: '.env files are private', tool: 'rye/file-system/read' }),
       answered('a', 'Blocked: .env files are private'),
     );
     expect(screen).toContain('    hook protect_env: .env files are private');
@@ -211,7 +400,7 @@ describe('live view', () => {
     const content = Array.from({ length: 30 }, (_, at) => `line ${at}`).join('\n');
     const screen = see(
       calling(['a', 'rye_file_system_write', { path: 'x', content }]),
-      settled('a', 'ok'),
+      settled('a', 'ok', { tool: 'rye/file-system/write' }),
       answered('a', '', { status: 'created' }),
     );
     expect(screen.filter((line) => line.startsWith('    +'))).toHaveLength(12);
@@ -230,7 +419,7 @@ describe('live view', () => {
         input,
         turn: 1,
       }),
-      settled('a', 'ok'),
+      settled('a', 'ok', { tool: 'rye/file-system/write' }),
       answered('a', '', { status: 'updated' }),
     );
     expect(screen.filter((line) => /^ {4}[-+ ]/.test(line))).toEqual([
@@ -254,7 +443,7 @@ describe('live view', () => {
       event('child_thread_started', { child_thread_id: 'sum-1', directive: 'sum' }),
       child('turn_started', { turn: 2 }),
     );
-    expect(running.join('\n')).toMatch(/▸ sum a\.txt +turn 2/);
+    expect(running.join('\n')).toMatch(/◐ sum a\.txt +turn 2/);
     const ended = see(
       event('child_thread_finished', {
         child_thread_id: 'sum-1',
@@ -316,7 +505,7 @@ describe('live view', () => {
     const screen = see(
       ...DELTAS,
       calling(['a', 'rye_file_system_read', { path: 'a/very/long/path.ts' }]),
-      settled('a', 'ok'),
+      settled('a', 'ok', { tool: 'rye/file-system/read' }),
       answered('a', '', { lines: 2 }),
       event('turn_started', { turn: 1 }),
     );

@@ -37,7 +37,7 @@ const ROWS: readonly Row[keyof Row][] = [
   [
     'thread_finished',
     { status: 'error', result: '', cost: NO_COST, error: { code: 'internal', message: 'oh\nno' } },
-    'error (0 turns, 0 tokens, $0.00, 0ms): oh no [internal]',
+    'error (0 turns, 0 tokens, $0.00, 0ms): oh␊no [internal]',
   ],
 ];
 

@@ -18,7 +18,12 @@ function thread(id: string, more: Partial<ListedThread> = {}): ListedThread {
 
 function table(columns: number, shown: readonly ListedThread[], all = shown): readonly string[] {
   const sink = createFakeIo({ stdoutIsTty: true, columns }).stdout;
-  return threadTable(shown, all, { sink, colors: picocolors.createColors(false), now: NOW });
+  const colors = picocolors.createColors(false);
+  return threadTable(
+    shown,
+    { found: all, every: all },
+    { sink, colors, now: NOW, total: shown.length },
+  );
 }
 
 describe('the list of threads', () => {
@@ -37,7 +42,6 @@ describe('the list of threads', () => {
     ['# Report\n\nThere are **two** folders.', 'Report'],
     ['\n- `a` is [here](http://x)\n- b', 'a is here'],
     ['| --- | --- |\n| x | y |', 'x | y'],
-    ['\u001b[31mred\u001b[0m', 'red'],
   ])('shows the first line of %j as plain text', (result, line) => {
     expect(summaryOf(thread('a', { result }))).toBe(line);
   });
@@ -56,12 +60,65 @@ describe('the list of threads', () => {
   it('shows labels where there is room, cut and on one line', () => {
     const kid = thread('kid-7f3k', {
       directive: 'team/kid',
-      label: `kid a\u001b[2J.md ${'x'.repeat(60)}`,
+      parent_id: 'fan-7f3k',
+      label: `kid a\u001b.md ${'x'.repeat(60)}`,
     });
     expect(table(120, [kid])[0]).toMatch(/^THREAD +LABEL +STATUS/);
-    expect(table(120, [kid])[1]).toMatch(/^kid-7f3k {2}a\.md x{26}… {2}completed/);
+    expect(table(120, [kid])[1]).toMatch(/^kid-7f3k {2}a␛\.md x{25}… {2}completed/);
     expect(table(80, [kid])[0]).toMatch(/^THREAD +STATUS/);
     expect(table(120, [thread('root')])[0]).toMatch(/^THREAD +STATUS/);
+  });
+
+  it('shows the label in place of the result where both do not fit', () => {
+    const asked = thread('ask-7f3k', { label: 'ask the\u202e team', result: 'Findings' });
+    expect(table(80, [asked])[0]).toMatch(/^THREAD +STATUS +SPEND +CREATED +ABOUT$/);
+    expect(table(80, [asked, thread('hello', { result: 'Hi' })]).slice(1, 3)).toEqual([
+      expect.stringMatching(/^ask-7f3k +completed .* 2m ago +ask the\\u\{202e\} team$/),
+      expect.stringMatching(/^hello +completed .* 2m ago +Hi$/),
+    ]);
+    expect(table(120, [asked])[1]).toMatch(/^ask-7f3k {2}ask the\\u\{202e\} team .* Findings$/);
+  });
+
+  it('shows the same children and money of a row with any filter', () => {
+    const cost = (own: number, total = own): ListedThread['cost'] => {
+      const share = { tokens: 0, turns: 0 };
+      const { cost: base } = thread('x');
+      return {
+        ...base,
+        spend: own,
+        own: { spend: own, ...share },
+        total: { spend: total, ...share },
+      };
+    };
+    const root = thread('fan', { cost: cost(1, 4) });
+    const good = thread('good', { parent_id: 'fan', cost: cost(2) });
+    const bad = thread('bad', { parent_id: 'fan', status: 'error', cost: cost(1) });
+    const every = [root, good, bad];
+    const rows = (found: readonly ListedThread[]): readonly string[] => {
+      const sink = createFakeIo({ stdoutIsTty: true, columns: 100 }).stdout;
+      const style = { sink, colors: picocolors.createColors(false), now: NOW, total: found.length };
+      return threadTable(found, { found, every }, style);
+    };
+    const [, whole] = rows(every);
+    for (const found of [every, [root], [root, good], [root, bad]]) {
+      expect(rows(found)[1]).toBe(whole);
+      expect(whole).toMatch(/^fan +completed +✗ 1\/2 .*\$4\.00/);
+      expect(rows(found).at(-1)).toMatch(/\$4\.00$/);
+    }
+    expect(rows([good, bad]).at(-1)).toMatch(/^2 threads · \$3\.00$/);
+  });
+
+  it('paints the status and no word of a label', () => {
+    const sink = createFakeIo({ stdoutIsTty: true, columns: 120 }).stdout;
+    const colors = picocolors.createColors(true);
+    const failed = thread('日本', { status: 'error', label: '日本 fix error handling' });
+    const [, row = ''] = threadTable(
+      [failed],
+      { found: [failed], every: [failed] },
+      { sink, colors, now: NOW, total: 1 },
+    );
+    expect(row).toContain(colors.red('error'));
+    expect(row).toContain('fix error handling');
   });
 
   it.each([20, 60, 100, 200])('fits its rows into %i columns', (columns) => {

@@ -33,20 +33,37 @@ describe('the tree of threads', () => {
 
   it('shows what each child works on, by its inputs or its own label', () => {
     const children = [
-      { ...record('a', 'completed', spent(0.0004)), label: 'job docs20/f01.txt' },
-      { ...record('b', 'suspended'), label: 'the second \u001b[31mfile' },
+      { ...record('a', 'completed', spent(0.0004)), parent_id: 'top', label: 'job docs20/f01.txt' },
+      { ...record('b', 'suspended'), label: 'the second \u001bfile' },
       { ...record('c', 'cancelled'), label: 'job' },
     ].map((child) => node(child));
     const family = [node(record('top', 'running'), ...children)];
     expect(drawThreadTree(family, { ...plain, columns: 60 })).toEqual([
       '● top  $0.0004  own $0.00',
-      '├─ ✓ job  docs20/f01.txt   4.3s  $0.0004',
-      '├─ ‖ job  the second file  0ms   $0.00    suspended',
-      '└─ ■ job                   0ms   $0.00    cancelled',
+      '├─ ✓ job  docs20/f01.txt    4.3s  $0.0004',
+      '├─ ‖ job  the second ␛file  0ms   $0.00    suspended',
+      '└─ ■ job                    0ms   $0.00    cancelled',
     ]);
     expect(drawThreadTree(family, { ...plain, columns: 36 })[1]).toBe(
       '├─ ✓ job  docs20/f01…  4.3s  $0.0004',
     );
+  });
+
+  it('marks spend that holds an estimate, of the thread and of those above it', () => {
+    const cost = { ...NO_COST, turns: 2, spend: 0.02, estimated_spend_usd: 0.01 };
+    const family = [
+      node(
+        record('top', 'completed', spent(0.01)),
+        node(record('a', 'error', { cost })),
+        node(record('b', 'completed', spent(0.01))),
+      ),
+    ];
+    expect(drawThreadTree(family, { ...plain, columns: 60 })).toEqual([
+      '✓ top  4.3s  ≤ $0.0400  own $0.0100',
+      '├─ ✗ job  0ms   ≤ $0.0200',
+      '└─ ✓ job  4.3s  $0.0100',
+    ]);
+    expect(treeProgress(family)).toMatch(/ · ≤ \$0\.04$/);
   });
 
   it('shows a thread whose process died as crashed', () => {

@@ -228,8 +228,7 @@ describe('compiling', () => {
     compileRules([ruleOf(NAME, 'BAD', changes)], SETTINGS, compileGlob);
 
   it.each([
-    ['look-around', { conditions: ['(?=x)'] }, /engine: js/],
-    ['a back-reference', { conditions: ['(a)\\1'] }, /engine: js/],
+    ['an escape that nothing defines', { conditions: ['\\h'] }, /escape \\h is unknown/],
     ['a broken expression', { conditions: ['('] }, /condition \(/],
     ['no condition', { conditions: [] }, /never matches/],
     ['a scope of nothing', { scope: ['tool:edit(*.ts'] }, /nothing to watch/],

@@ -88,7 +88,9 @@ describe('failures of a response', () => {
   });
 
   test('a wrong content type is a failure of the response', async () => {
-    await expect(failureOf({ steps: [], contentType: 'text/html' })).resolves.toMatchObject({
+    await expect(
+      failureOf({ pieces: ['<', 'html>'], contentType: 'text/html' }),
+    ).resolves.toMatchObject({
       phase: 'response',
       status: 200,
       type: 'unexpected_content_type',
@@ -181,6 +183,40 @@ describe('stalls', () => {
       await clock.advance(60_000);
       expect(failureIn(await outcome)).toMatchObject({ phase: 'stalled' });
       await expect(closed).resolves.toBe(true);
+    });
+  });
+
+  test('a model may think for longer before its first byte than within its answer', async () => {
+    const clock = manualClock();
+    const waits = { kind: 'wait', until: new Promise(() => undefined) } as const;
+    await withServer(['hang', { steps: [text('a'), waits] }], async (server) => {
+      const claude = claudeAt(server.url, clock, 120, 300);
+      const silent = collect(claude);
+      await server.request(0);
+      for (const ms of [200_000, 99_000, 1000]) await clock.advance(ms);
+      expect(failureIn(await silent).message).toContain('300 s (retry.first_byte_seconds)');
+      const events = claude.stream(aRequest(), new AbortController().signal);
+      const iterator = events[Symbol.asyncIterator]();
+      await readUntilText(iterator);
+      const next = iterator.next();
+      for (const ms of [1000, 119_000, 120_000]) await clock.advance(ms);
+      const message = expect.stringContaining('120 s (retry.idle_seconds)');
+      await expect(next).resolves.toMatchObject({ value: { failure: { message } } });
+    });
+  });
+
+  test('0 means that nothing is too long', async () => {
+    const clock = manualClock();
+    let go = (): void => undefined;
+    const until = new Promise<void>((resolve) => {
+      go = resolve;
+    });
+    await withServer([{ steps: [{ kind: 'wait', until }, text('late')] }], async (server) => {
+      const outcome = collect(claudeAt(server.url, clock, 0));
+      await server.request(0);
+      await clock.advance(10 * 86_400_000);
+      go();
+      expect((await outcome).at(-1)).toMatchObject({ type: 'finish' });
     });
   });
 

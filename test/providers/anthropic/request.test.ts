@@ -102,8 +102,8 @@ describe('turns', () => {
 
   // Requirement: images-in-results
   test('images go along in messages and results; an unknown kind is named', () => {
-    const image = { type: 'image', media_type: 'image/png', data: 'aGk=' } as const;
-    const odd = { type: 'image', media_type: 'image/tiff', data: 'aGk=' } as const;
+    const image = { type: 'image', media_type: 'image/jpeg', data: 'iVBORw0KGgo=' } as const;
+    const odd = { type: 'image', media_type: 'image/tiff', data: 'SUkqAA==' } as const;
     const body = build({
       messages: [
         { role: 'user', content: [image] },
@@ -117,7 +117,7 @@ describe('turns', () => {
         },
       ],
     });
-    const source = { type: 'base64', media_type: 'image/png', data: 'aGk=' };
+    const source = { type: 'base64', media_type: 'image/png', data: 'iVBORw0KGgo=' };
     expect(blocksOf(body, 0)).toMatchObject([{ type: 'image', source }]);
     expect(blocksOf(body, 2)[0]?.content).toMatchObject([
       { type: 'image', source },
@@ -125,12 +125,60 @@ describe('turns', () => {
     ]);
   });
 
+  test('images of a failed call follow the results, in which an error is only text', () => {
+    const image = { type: 'image', media_type: 'image/png', data: 'iVBORw0KGgo=' } as const;
+    const failed = (id: string, content: readonly (typeof image)[]): Message => ({
+      role: 'tool_result',
+      call_id: id,
+      name: 'rye_first',
+      outcome: 'error',
+      content: [...content, ...(id === 'a' ? [{ type: 'text', text: 'no button' } as const] : [])],
+    });
+    const body = build({
+      messages: [
+        userText('go'),
+        reply([call('a'), call('b')]),
+        failed('a', [image]),
+        failed('b', [image]),
+      ],
+    });
+    expect(checkRequest(body)).toEqual([]);
+    expect(blocksOf(body, 2).map(({ type, text }) => text ?? type)).toEqual([
+      'tool_result',
+      'tool_result',
+      'Images of the result of rye_first (a):',
+      'image',
+      'Images of the result of rye_first (b):',
+      'image',
+    ]);
+  });
+
+  test.each([
+    ['adaptive', 'claude-sonnet-5-5'],
+    ['budget', 'claude-haiku-4-5'],
+    ['none', 'claude-3-5-haiku-latest'],
+  ])('a %s model takes over the tool loop of another one', (_style, model) => {
+    const thought: AssistantBlock = { type: 'thinking', text: 't', signature: 's' };
+    const body = build({
+      model,
+      thinking: 'high',
+      messages: [userText('go'), reply([thought, call('a')], 'claude-opus-4-1'), result('a', 'x')],
+    });
+    expect(checkRequest(body)).toEqual([]);
+    const own = build({
+      model,
+      thinking: 'high',
+      messages: [userText('go'), reply([thought, call('a')], model), result('a', 'x')],
+    });
+    expect(checkRequest(own)).toEqual([]);
+  });
+
   test('call ids of other providers are made fit, on both sides alike', () => {
     const body = build({
       messages: [userText('go'), reply([call('a:b/c.1')]), result('a:b/c.1', 'x')],
     });
     expect(checkRequest(body)).toEqual([]);
-    expect(blocksOf(body, 1)[0]?.id).toBe('a_b_c_1');
+    expect(blocksOf(body, 1)[0]?.id).toMatch(/^a_b_c_1_[0-9a-f]{12}$/);
   });
 });
 

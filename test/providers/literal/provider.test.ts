@@ -233,7 +233,7 @@ describe('outputs', () => {
     expect(failureIn(required.last)).toEqual({
       phase: 'response',
       type: 'literal_step_failed',
-      message: 'the output "x": ${steps.s.data.nope} has no value; there is files, names, ok',
+      message: 'the output "x": ${steps.s.data.nope} has no value; use one of files, names, ok',
     });
   });
 
@@ -269,16 +269,24 @@ describe('what it cannot follow', () => {
     expect(failureIn(last).message).toContain('anthropic (set ANTHROPIC_API_KEY)');
   });
 
-  test.for(['error', 'blocked', 'timeout', 'aborted', 'unknown', 'skipped'] as const)(
-    'a step that ended with %s stops the thread with the reason',
-    async (outcome) => {
+  test.for([
+    ['error', 'failed'],
+    ['blocked', 'was refused'],
+    ['timeout', 'timed out'],
+    ['aborted', 'was cancelled'],
+    ['unknown', 'is unknown'],
+    ['invalid', 'got wrong arguments'],
+    ['skipped', 'was skipped'],
+  ] as const)(
+    'a step that ended with %s stops the thread with the ID of the item and the reason',
+    async ([outcome, words]) => {
       const spec = directive([step('a', {}), step('b', {})]);
       const { calls, last } = await run(spec, () => ({ text: `because of ${outcome}`, outcome }));
       expect(calls).toHaveLength(1);
       expect(failureIn(last)).toEqual({
         phase: 'response',
         type: 'literal_step_failed',
-        message: `step "a" (d.md:1): rye_first ended with ${outcome}: because of ${outcome}`,
+        message: `step "a" (d.md:1): rye/first ${words}: because of ${outcome}`,
       });
     },
   );
@@ -295,7 +303,7 @@ describe('what it cannot follow', () => {
     const spec = directive([step('a', {}), step('b', { params: { x: '${steps.a.data.filez}' } })]);
     const { last } = await run(spec, () => '{"files": 1}');
     expect(failureIn(last).message).toBe(
-      'step "b" (d.md:1): ${steps.a.data.filez} has no value; there is files',
+      'step "b" (d.md:1): ${steps.a.data.filez} has no value; use one of files',
     );
   });
 });

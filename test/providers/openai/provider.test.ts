@@ -120,8 +120,10 @@ describe('failures before the stream', () => {
   });
 
   test('an answer that is not a stream', async () => {
-    const failure = await failureOf({ pieces: ['{}'], contentType: 'application/json' });
-    expect(failure).toMatchObject({ phase: 'response', type: 'unexpected_content_type' });
+    for (const pieces of [['<html>'], ['event', ' of the day'], ['\n\n', 'Hello: x']]) {
+      const failure = await failureOf({ pieces, contentType: 'text/plain' });
+      expect(failure).toMatchObject({ phase: 'response', type: 'unexpected_content_type' });
+    }
   });
 });
 
@@ -206,4 +208,31 @@ test('a call of a tool whose name was cut comes back under its whole name', asyn
   const { url } = await serve({ steps: chatCall(0, short, {}) });
   const content = contentIn(await collect(chatAt(url, {}, systemClock), aRequest({ tools })));
   expect(content).toMatchObject([{ type: 'tool_call', name }]);
+});
+
+const STREAM = [
+  'data: {"model":"m","choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\n',
+  'data: [DONE]\n\n',
+];
+const DOCUMENT = {
+  model: 'm',
+  choices: [{ index: 0, message: { role: 'assistant', content: 'Hi' }, finish_reason: 'stop' }],
+  usage: { prompt_tokens: 3, completion_tokens: 1 },
+};
+
+test.each([
+  ['text/plain; charset=utf-8', STREAM],
+  ['Text/Event-Stream', STREAM],
+  ['application/octet-stream', STREAM],
+  ['application/json', STREAM],
+  ['text/html', [': ping\n\n', ...STREAM]],
+  ['binary/unknown', ['\n', 'd', 'ata', ...STREAM.map((text) => text.replace(/^data/, ''))]],
+  ['application/json', [JSON.stringify(DOCUMENT)]],
+  ['text/event-stream', [JSON.stringify(DOCUMENT, null, 2)]],
+  ['application/json; charset=utf-8', ['\uFEFF', JSON.stringify(DOCUMENT, null, '\n\n')]],
+] as const)('an answer that is labeled %s is read', async (contentType, pieces) => {
+  const server = await startChatServer([{ pieces, contentType }]);
+  const events = await collect(chatAt(server.url));
+  expect(contentIn(events)).toEqual([{ type: 'text', text: 'Hi' }]);
+  await server.close();
 });

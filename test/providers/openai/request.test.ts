@@ -7,9 +7,9 @@ import {
   userText,
 } from '../../../src/core/message.ts';
 import { NO_USAGE } from '../../../src/core/usage.ts';
+import { CHAT_RULES, wireName } from '../../../src/providers/acceptable.ts';
 import { CAPABILITIES, type Dialect } from '../../../src/providers/catalog.ts';
 import { DIALECT_TRAITS } from '../../../src/providers/openai/dialect.ts';
-import { shortName } from '../../../src/providers/openai/messages.ts';
 import { buildRequest, type ModelTraits } from '../../../src/providers/openai/request.ts';
 import { THINKING_LEVELS } from '../../../src/providers/provider.ts';
 import { aRequest } from '../../../src/testing/conformance/provider.ts';
@@ -46,7 +46,7 @@ function result(call_id: string, content: ToolResultMessage['content']): ToolRes
   return { role: 'tool_result', call_id, name: 'rye_first', content, outcome: 'ok' };
 }
 
-const IMAGE = { type: 'image', media_type: 'image/png', data: 'aGk=' } as const;
+const IMAGE = { type: 'image', media_type: 'image/png', data: 'iVBORw0KGgo=' } as const;
 const TEXT = { type: 'text', text: 'fine' } as const;
 
 describe('messages', () => {
@@ -76,7 +76,7 @@ describe('messages', () => {
         role: 'user',
         content: [
           { type: 'text', text: 'Images of the result of rye_first (x):' },
-          { type: 'image_url', image_url: { url: 'data:image/png;base64,aGk=' } },
+          { type: 'image_url', image_url: { url: 'data:image/png;base64,iVBORw0KGgo=' } },
         ],
       },
       { role: 'user', content: 'by the way' },
@@ -131,12 +131,12 @@ describe('messages', () => {
       messages: [userText('go'), answers(call('x', name)), result('x', [TEXT])],
       tool_choice: { name },
     });
-    const short = shortName(name);
+    const short = wireName(name, CHAT_RULES);
     expect(short).toHaveLength(64);
     expect(body.tools?.[0]?.function.name).toBe(short);
     expect(body.messages[2]?.tool_calls?.[0]?.function.name).toBe(short);
     expect(body.tool_choice).toEqual({ type: 'function', function: { name: short } });
-    expect(shortName(`${name}x`)).not.toBe(short);
+    expect(wireName(`${name}x`, CHAT_RULES)).not.toBe(short);
   });
 });
 
@@ -264,12 +264,15 @@ describe('the prompt cache', () => {
   });
 
   // Requirement: cache-marks-by-provider
-  test('marks are on the system text, the newest message and the user message before it, if the server reads them', () => {
-    const marked = (dialect: ModelTraits['dialect'], cache = true) =>
-      built({ messages: TURNS, cache }, { dialect }).messages.flatMap((message, index) =>
+  test('marks are on the system text, the newest message and the newest of the request before, if the server reads them', () => {
+    const marked = (dialect: ModelTraits['dialect'], cache = true, messages = TURNS) =>
+      built({ messages, cache }, { dialect }).messages.flatMap((message, index) =>
         JSON.stringify(message).includes('cache_control') ? [index] : [],
       );
     expect(marked('openrouter')).toEqual([0, 7, 9]);
+    // in a loop of tools: the end of the request before
+    expect(marked('openrouter', true, TURNS.slice(0, 5))).toEqual([0, 3, 6]);
+    expect(marked('openrouter', true, TURNS.slice(0, 3))).toEqual([0, 1, 3]);
     expect(marked('openrouter', false)).toEqual([]);
     expect(marked('openai')).toEqual([]);
   });

@@ -3,6 +3,8 @@ import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { JsonObject } from '../../../src/core/json.ts';
 import type { Usage } from '../../../src/core/usage.ts';
+import { CHAT_RULES } from '../../../src/providers/acceptable.ts';
+import { ToolNames } from '../../../src/providers/adapter.ts';
 import type { Dialect } from '../../../src/providers/catalog.ts';
 import { chunkDecoder } from '../../../src/providers/openai/stream.ts';
 import type { ModelEvent, ModelProvider } from '../../../src/providers/provider.ts';
@@ -190,14 +192,31 @@ test('an answer with ends of line of another system decodes alike cut at any byt
   await server.close();
 });
 
+const TOOLS = ['rye_file_system_read', 'rye_bash'].map((name) => ({
+  name,
+  description: '',
+  input_schema: {},
+}));
+
 function decode(...chunks: readonly JsonObject[]): readonly ModelEvent[] {
   const decoder = chunkDecoder({
     takenIds: new Set(['old']),
-    longNames: new Map(),
+    names: new ToolNames(TOOLS, CHAT_RULES),
     textCalls: false,
   });
   const events = chunks.flatMap((chunk) => decoder.push(chunk).events);
   return [...events, ...decoder.end(true).events];
+}
+
+/** The fault with which the decoder ends after these chunks. */
+function failureOfEnd(...chunks: readonly JsonObject[]) {
+  const decoder = chunkDecoder({
+    takenIds: new Set<string>(),
+    names: new ToolNames(TOOLS, CHAT_RULES),
+    textCalls: false,
+  });
+  for (const chunk of chunks) decoder.push(chunk);
+  return decoder.end(true).error;
 }
 
 function delta(members: JsonObject, finish_reason: string | null = null): JsonObject {
@@ -257,27 +276,195 @@ test.each([
   expect(events.at(-1)).toMatchObject({ reason: 'tool_calls' });
 });
 
-test.each(['{"a": 1', '[1]', 'null', 'not json'])(
-  'arguments that are %s are kept as malformed',
-  (json) => {
-    const events = decode(
-      call({ id: 'x', index: 0, function: { name: 'a', arguments: json } }),
-      STOP,
-    );
-    expect(contentIn(events)).toEqual([
-      { type: 'tool_call', call_id: 'x', name: 'a', input: {}, malformed: json },
-    ]);
-  },
-);
+const READ = 'rye_file_system_read';
+const PATH = '{"path":"note.txt"}';
+const piece = (name: string | null, args: JsonObject | string | null, id?: string, index = 0) =>
+  call({
+    ...(id === undefined ? {} : { id }),
+    index,
+    function: { ...(name === null ? {} : { name }), ...(args === null ? {} : { arguments: args }) },
+  });
+
+// what servers send in place of one call with a name, an id and pieces of its arguments
+test.each<readonly [string, readonly JsonObject[]]>([
+  [
+    'arguments before the id and the name',
+    [piece(null, '{"pa'), piece(READ, 'th":"note.txt"}', 'a')],
+  ],
+  ['all arguments before the name', [piece(null, PATH), piece(READ, '', 'a')]],
+  ['the name after the id', [piece('', '', 'a'), piece(READ, null), piece(null, PATH)]],
+  ['the name last', [piece(null, '', 'a'), piece(null, PATH), piece(READ, null)]],
+  ['the id last', [piece(READ, PATH), piece(null, '', 'a')]],
+  ['the name in each piece', [piece(READ, '{"path":', 'a'), piece(READ, '"note.txt"}', 'a')]],
+  [
+    'name and id in each piece, the id changing',
+    [piece(READ, '{"path":', 'a'), piece(READ, '"note.txt"}', 'b')],
+  ],
+  [
+    'another id in each piece',
+    [piece(READ, '{"path":', 'a'), piece(null, '"note.', 'b'), piece(null, 'txt"}', 'c')],
+  ],
+  [
+    'the arguments so far',
+    [piece(READ, '{"path":', 'a'), piece(null, '{"path":"note', 'a'), piece(null, PATH, 'a')],
+  ],
+  [
+    'the arguments so far, from the first letter',
+    [piece(READ, '{', 'a'), piece(null, '{"path"', 'a'), piece(null, PATH, 'a')],
+  ],
+  ['the whole arguments twice', [piece(READ, PATH, 'a'), piece(null, PATH, 'a')]],
+  ['the whole call twice', [piece(READ, PATH, 'a'), piece(READ, PATH, 'a')]],
+  ['the whole call twice without an id', [piece(READ, PATH), piece(READ, PATH)]],
+  [
+    'the whole arguments after their pieces',
+    [piece(READ, '{"path":', 'a'), piece(null, '"note.txt"}', 'a'), piece(null, PATH, 'a')],
+  ],
+  ['JSON in JSON', [piece(READ, JSON.stringify(PATH), 'a')]],
+  ['an object', [piece(READ, { path: 'note.txt' }, 'a')]],
+  ['a namespace', [piece(`functions.${READ}`, PATH, 'a')]],
+  ['a namespace with a colon', [piece(`default_api:${READ}`, PATH, 'a')]],
+  ['space around the name', [piece(` ${READ}\n`, PATH, 'a')]],
+  [
+    'message in place of delta',
+    [
+      {
+        model: 'm',
+        choices: [
+          {
+            index: 0,
+            message: {
+              content: null,
+              tool_calls: [{ id: 'a', function: { name: READ, arguments: PATH } }],
+            },
+            finish_reason: 'tool_calls',
+          },
+        ],
+      },
+    ],
+  ],
+])('one call that comes as %s is one call', (_what, chunks) => {
+  const events = decode(...chunks, STOP);
+  expect(grammarProblems(events)).toEqual([]);
+  expect(contentIn(events)).toEqual([
+    {
+      type: 'tool_call',
+      call_id: expect.stringMatching(/^(?:a|call)$/),
+      name: READ,
+      input: { path: 'note.txt' },
+    },
+  ]);
+});
+
+test.each<readonly [string, readonly JsonObject[], readonly string[]]>([
+  ['two names without ids', [piece('rye_bash', '{}'), piece(READ, PATH)], ['rye_bash', READ]],
+  ['two inputs without ids', [piece(READ, '{"path":"a"}'), piece(READ, PATH)], [READ, READ]],
+  [
+    'no arguments and two ids',
+    [piece('rye_bash', '', 'a'), piece('rye_bash', '', 'b')],
+    ['rye_bash', 'rye_bash'],
+  ],
+  [
+    'an id from the second on',
+    [piece('rye_bash', '{}'), piece(READ, PATH, 'b')],
+    ['rye_bash', READ],
+  ],
+])('%s are two calls', (_what, chunks, names) => {
+  const made = contentIn(decode(...chunks, STOP)).filter((block) => block.type === 'tool_call');
+  expect(made.map(({ name }) => name)).toEqual(names);
+  expect(made.every(({ malformed }) => malformed === undefined)).toBe(true);
+});
+
+test.each(['', 'null', ' null ', '{}'])('arguments that are %j are none', (json) => {
+  expect(contentIn(decode(piece('rye_bash', json, 'a'), STOP))).toEqual([
+    { type: 'tool_call', call_id: 'a', name: 'rye_bash', input: {} },
+  ]);
+});
+
+test.each(['{"a": 1', '[1]', 'not json'])('arguments that are %s are kept as malformed', (json) => {
+  const events = decode(
+    call({ id: 'x', index: 0, function: { name: 'a', arguments: json } }),
+    STOP,
+  );
+  expect(contentIn(events)).toEqual([
+    { type: 'tool_call', call_id: 'x', name: 'a', input: {}, malformed: json },
+  ]);
+});
 
 test.each([
   ['stop', 'end'],
+  ['STOP', 'end'],
   ['length', 'max_tokens'],
+  ['MAX_TOKENS', 'max_tokens'],
+  ['model_context_window_exceeded', 'max_tokens'],
+  ['sensitive', 'content_filtered'],
+  ['SAFETY', 'content_filtered'],
   ['content_filter', 'content_filtered'],
   ['tool_calls', 'end'],
   ['eos', 'end'],
 ])('the reason %s means %s', (wire, reason) => {
   expect(decode(delta({ content: 'x' }), delta({}, wire)).at(-1)).toMatchObject({ reason });
+});
+
+test.each([
+  'error',
+  'network_error',
+  'insufficient_system_resource',
+  'abort',
+  'repetition',
+  'malformed_function_call',
+  'MALFORMED_FUNCTION_CALL',
+  'timeout',
+  'cancelled',
+])('the reason %s is a broken answer', (reason) => {
+  const fault = failureOfEnd(delta({ content: 'The three causes are: first, the' }, reason));
+  expect(fault).toMatchObject({ type: 'answer_broken_off' });
+});
+
+test('a reason that no list has is no end of a text, and no obstacle to its calls', () => {
+  expect(failureOfEnd(delta({ content: 'Half of' }, 'solar_flare'))).toMatchObject({
+    type: 'unknown_stop_reason',
+    message: expect.stringContaining('"solar_flare"'),
+  });
+  expect(decode(piece('rye_bash', '{}', 'a'), delta({}, 'solar_flare')).at(-1)).toMatchObject({
+    reason: 'tool_calls',
+  });
+});
+
+test.each<readonly [string, readonly JsonObject[], Partial<Usage>]>([
+  [
+    'zeros at the end',
+    [
+      { prompt_tokens: 100, completion_tokens: 10 },
+      { prompt_tokens: 0, completion_tokens: 0 },
+    ],
+    { input_tokens: 100, output_tokens: 10 },
+  ],
+  [
+    'null at the end',
+    [
+      { prompt_tokens: 100, completion_tokens: 10 },
+      { prompt_tokens: null, completion_tokens: null },
+    ],
+    { input_tokens: 100, output_tokens: 10 },
+  ],
+  [
+    'thoughts in the total',
+    [{ prompt_tokens: 100, completion_tokens: 10, total_tokens: 3110 }],
+    { input_tokens: 100, output_tokens: 3010 },
+  ],
+  [
+    'a total without a prompt',
+    [{ completion_tokens: 10, total_tokens: 3110 }],
+    { input_tokens: 0, output_tokens: 10 },
+  ],
+  [
+    'a fraction',
+    [{ prompt_tokens: 1.5, completion_tokens: 10 }],
+    { input_tokens: 0, output_tokens: 10 },
+  ],
+])('usage with %s', (_what, usages, expected) => {
+  const events = decode(...usages.map((usage) => ({ ...delta({ content: 'x' }), usage })), STOP);
+  expect(events.findLast(({ type }) => type === 'usage')).toMatchObject({ usage: expected });
 });
 
 test('an answer without usage and without a reason ends at the end mark', () => {

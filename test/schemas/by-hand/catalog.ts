@@ -58,6 +58,7 @@ interface ProviderConfig {
   readonly chatPath: string | null;
   readonly awsService: string | null;
   readonly priceList: string | null;
+  readonly outputTokensPerSecond: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly models: Readonly<Record<string, ModelConfig>>;
   /** Applies to ids that `models` does not list; null: such ids are refused. */
@@ -121,6 +122,7 @@ const PROVIDER_KEYS = [
   'chat_path',
   'aws_service',
   'price_list',
+  'output_tokens_per_second',
   'headers',
   'models',
   'other_models',
@@ -159,7 +161,8 @@ function parseProvider(
       const origin = origins.get(at);
       if (origin !== undefined) return `${origin}: provider ${name}: ${path}`;
     }
-    return `provider ${name}: ${path}`;
+    const file = [...origins.values()].at(-1)?.replace(/:\d+$/, '');
+    return `${file === undefined ? '' : `${file}: `}provider ${name}: ${path}`;
   };
   const { kind, options } = parseKind(value, known.kinds, locate);
   const models: Record<string, ModelConfig> = {};
@@ -196,6 +199,7 @@ function parseProvider(
       locate,
     }),
     priceList: optionalText(value['price_list'], 'price_list', locate),
+    outputTokensPerSecond: parseRate(value['output_tokens_per_second'], locate),
     headers: parseHeaders(value['headers'], locate),
     models,
     otherModels,
@@ -223,6 +227,10 @@ function parseKind(
   if (!kind || kind.traits.embedded || typeof name !== 'string') {
     const names = Object.keys(kinds).filter((known) => kinds[known]?.traits.embedded === false);
     const near = typeof name === 'string' ? didYouMean(name, names) : undefined;
+    if (name === undefined) {
+      const example = names.at(-1) ?? 'openai';
+      throw invalid(`${locate('kind')} is missing`, `Add a line such as kind: ${example}.`);
+    }
     throw invalid(
       `${locate('kind')} is ${JSON.stringify(name)}`,
       near ?? `Use ${names.join(' or ')}.`,
@@ -282,6 +290,13 @@ function parsePricing(raw: unknown, path: string, locate: Locate): Pricing | nul
     ...(pricing['cache_read'] === undefined ? {} : { cache_read: price('cache_read') }),
     ...(pricing['cache_write'] === undefined ? {} : { cache_write: price('cache_write') }),
   };
+}
+
+function parseRate(raw: unknown, locate: Locate): number {
+  if (raw === undefined || raw === null) return 500;
+  if (typeof raw === 'number' && Number.isFinite(raw) && raw > 0) return raw;
+  const name = 'output_tokens_per_second';
+  throw invalid(`${locate(name)} is ${JSON.stringify(raw)}, not a number of tokens above 0`);
 }
 
 function parseCapabilities(raw: unknown, path: string, locate: Locate): readonly ModelCapability[] {

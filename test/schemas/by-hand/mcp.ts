@@ -16,6 +16,7 @@ const MEMBERS = [
   'timeout_seconds',
   'connect_timeout_seconds',
   'trust_annotations',
+  'parallel',
   'enabled',
 ];
 const NAME = /^[A-Za-z0-9](?:[A-Za-z0-9_-]{0,30}[A-Za-z0-9])?$/;
@@ -42,9 +43,7 @@ export function parseServers({ servers, disclosure, origin, env }: McpConfigSour
     try {
       const reader = new ServerReader(`${origin}: the MCP server "${name}"`, value, env);
       if (!NAME.test(name)) {
-        reader.refuse(
-          'its name is not made of at most 32 letters, digits, hyphens and underscores',
-        );
+        reader.refuse('its name is not 1 to 32 letters, digits, hyphens and underscores');
       }
       if (reader.flag('enabled', true)) read.push(reader.read(name, disclosure));
     } catch (error) {
@@ -77,6 +76,7 @@ class ServerReader {
       timeoutSeconds: this.#seconds('timeout_seconds', 60),
       connectSeconds: this.#seconds('connect_timeout_seconds', 30),
       trustAnnotations: this.flag('trust_annotations', false),
+      parallel: this.flag('parallel', false),
     };
     const { command, url, type = url === undefined ? 'stdio' : 'http' } = this.#value;
     if (typeof type !== 'string' || !TRANSPORTS.includes(type)) {

@@ -161,12 +161,15 @@ function readLimitDefaults(resilience: Reader): ThreadConfig['limitDefaults'] {
   );
 }
 
+const UNBOUNDED = Number.MAX_SAFE_INTEGER;
+
 function readSettings({
   resilience,
   errors,
   coordination,
 }: Record<'resilience' | 'errors' | 'coordination', Reader>): ThreadSettings {
   const patterns = errors.list('patterns');
+  const maxRetries = resilience.number('retry.max_retries', UNBOUNDED);
   parseErrorRules(patterns, errors.origin('patterns')); // a typo is an error here, before anything runs
   return {
     tools_parallel: Math.max(1, Math.floor(resilience.number('tools.parallel', 4))),
@@ -176,8 +179,17 @@ function readSettings({
       ['every', 'coalesced', 'off'],
       'coalesced',
     ),
-    max_retries: Math.floor(resilience.number('retry.max_retries', 3)),
-    stall_seconds: resilience.number('retry.stall_seconds', 60),
+    ...(maxRetries === UNBOUNDED ? {} : { max_retries: Math.floor(maxRetries) }),
+    retry_seconds: resilience.number('retry.max_seconds', 300),
+    connect_seconds: resilience.number('retry.connect_seconds', 10),
+    first_byte_seconds: resilience.number(
+      'retry.stall_seconds',
+      resilience.number('retry.first_byte_seconds', 300),
+    ),
+    stall_seconds: resilience.number(
+      'retry.stall_seconds',
+      resilience.number('retry.idle_seconds', 120),
+    ),
     result_max_bytes: resilience.number('tools.result_max_bytes', 32_768),
     error_classification: patterns.filter((one): one is JsonObject => isRecord(one)),
     cache: resilience.boolean('cache', true),

@@ -20,13 +20,26 @@ const SMALL = `
 import { createInterface } from 'node:readline';
 const send = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\\n');
 process.on('SIGTERM', () => undefined);
+let count = 0;
 createInterface({ input: process.stdin }).on('line', (line) => {
   const { id, method, params } = JSON.parse(line);
   if (method === 'initialize') send({ id, result: { protocolVersion: params.protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 's', version: '1' } } });
   if (method === 'tools/list') send({ id, result: { tools: [
     { name: 'do.it', description: 'd', inputSchema: { type: 'object' }, annotations: { readOnlyHint: true } },
     { name: 'do it', description: 'the same id', inputSchema: { type: 'object' } },
+    ...(process.env.GIVEN === 'malformed' ? [{ name: 'bad', inputSchema: { type: 'array' } }, 7] : []),
   ] } });
+  const how = params?.arguments?.how;
+  if (how === 'count') send({ id, result: { content: [{ type: 'text', text: 'calls: ' + ++count }] } });
+  if (how === 'slow') setTimeout(() => send({ id, result: { content: [{ type: 'text', text: 'slow is done' }] } }), 300);
+  if (how === 'steps') {
+    const { progressToken } = params._meta;
+    for (const at of [1, 2, 3, 4]) setTimeout(() => send({ method: 'notifications/progress', params: { progressToken, progress: at, message: 'step ' + at } }), at * 200);
+    setTimeout(() => send({ id, result: { content: [{ type: 'text', text: 'all steps' }] } }), 1000);
+  }
+  if (how === 'odd') send({ id, result: { content: [{ type: 'text', text: 'three rows' }, { type: 'hologram' }], structuredContent: [1, 2, 3] } });
+  if (how === 'nothing') send({ id, result: { content: 'text' } });
+  if (['count', 'slow', 'steps', 'odd', 'nothing'].includes(how)) return;
   if (method === 'tools/call' && params.arguments.how === 'die') process.exit(1);
   if (method === 'tools/call' && params.arguments.how === 'hang') return;
   if (method === 'tools/call') send({ id, result: { content: [{ type: 'text', text: JSON.stringify({ pid: process.pid, env: process.env, tool: params.name }) }] } });
@@ -118,6 +131,32 @@ describe('a server in a separate process', () => {
     expect(told.env['SOME_TOKEN']).toBeUndefined();
   });
 
+  test('lives on after a malformed answer, with its state and the calls under way', async () => {
+    const { tools } = await open({ one: small() }).offered(() => true);
+    const [tool] = tools as [Tool];
+    expect(await call(tool, { how: 'count' })).toBe('calls: 1');
+    const [slow, odd, nothing] = await Promise.all([
+      call(tool, { how: 'slow' }),
+      call(tool, { how: 'odd' }),
+      call(tool, { how: 'nothing' }),
+    ]);
+    expect(slow).toBe('slow is done');
+    expect(odd).toBe('three rows(parts of the answer are malformed; they are omitted)');
+    expect(nothing).toContain('its answer is no result of a tool');
+    expect(await call(tool, { how: 'count' })).toBe('calls: 2');
+  });
+
+  test('keeps its good tools if others in its list are malformed, with a warning', async () => {
+    const { tools, warnings } = await open({
+      one: small({ env: { GIVEN: 'malformed' } }),
+    }).offered(() => true);
+    expect(tools.map(({ id }) => id)).toEqual(['mcp/one/do_it']);
+    expect(warnings.filter((warning) => warning.includes('has'))).toEqual([
+      'a tool of the MCP server one is dropped: "bad" has an inputSchema that describes no object',
+      'a tool of the MCP server one is dropped: it has no name',
+    ]);
+  });
+
   test('is started again after it died; the call that it died in is an error and is not repeated', async () => {
     const { tools } = await open({ one: small() }).offered(() => true);
     const [tool] = tools as [Tool];
@@ -143,6 +182,13 @@ describe('a server in a separate process', () => {
   test('is not waited for longer than its timeout', async () => {
     const { tools } = await open({ one: small({ timeout_seconds: 0.2 }) }).offered(() => true);
     expect(await call(tools[0] as Tool, { how: 'hang' })).toContain('timed out');
+  });
+
+  test('may take longer than its timeout while it reports progress', async () => {
+    const { tools } = await open({ one: small({ timeout_seconds: 0.6 }) }).offered(() => true);
+    expect(await call(tools[0] as Tool, { how: 'steps' })).toBe('all steps');
+    // the run does not end it earlier
+    expect(tools[0]?.traits.timeout_seconds).toBe(3600);
   });
 
   test('is trusted about its effects only when its entry enables that', async () => {
@@ -216,9 +262,12 @@ test('threads that ask at the same time share one connection attempt', async () 
   expect(pids[0]).toBe(pids[1]);
 });
 
+const NOT_FOUND = { status: 404, text: '' };
+
 /** A server over streamable HTTP that remembers its sessions until it is told to forget them. */
-async function remote() {
+async function remote(forgotten: { readonly status: number; readonly text: string } = NOT_FOUND) {
   const sessions = new Set<string>();
+  let takesNoCall = false;
   const seen: { readonly method: string; readonly authorization: string | undefined }[] = [];
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
@@ -236,8 +285,9 @@ async function remote() {
       };
       seen.push({ method, authorization: request.headers.authorization });
       const session = String(request.headers['mcp-session-id']);
-      if (method !== 'initialize' && !sessions.has(session)) {
-        return void response.writeHead(404).end();
+      const isKnown = sessions.has(session) && !(takesNoCall && method === 'tools/call');
+      if (method !== 'initialize' && !isKnown) {
+        return void response.writeHead(forgotten.status).end(forgotten.text);
       }
       if (id === undefined) return void response.writeHead(202).end();
       if (params.arguments?.how === 'hang') return undefined;
@@ -266,28 +316,51 @@ async function remote() {
   });
   const address = server.address();
   const port = typeof address === 'object' && address ? address.port : 0;
-  return { url: `http://127.0.0.1:${port}/mcp`, seen, forget: () => sessions.clear() };
+  const forget = (forGood = false): void => {
+    sessions.clear();
+    takesNoCall = forGood;
+  };
+  return { url: `http://127.0.0.1:${port}/mcp`, seen, forget };
 }
 
 describe('a server over HTTP', () => {
-  test('that forgot the session is greeted again by the next call; the failed one is not repeated', async () => {
-    const { url, seen, forget } = await remote();
-    const headers = { Authorization: 'Bearer ${REMOTE_KEY}' };
-    const { tools } = await open({ far: { url, headers } }, { REMOTE_KEY: 'of-this-test' }).offered(
-      () => true,
-    );
-    const [tool] = tools as [Tool];
-    const first = await call(tool);
-    expect(first).toContain('done in session-');
-    forget();
-    expect(await call(tool)).toContain('The MCP server far failed');
-    const again = await call(tool);
-    expect(again).toContain('done in session-');
-    expect(again).not.toBe(first);
-    expect(seen.filter(({ method }) => method === 'tools/call')).toHaveLength(3);
-    expect(new Set(seen.map(({ authorization }) => authorization))).toEqual(
-      new Set(['Bearer of-this-test']),
-    );
+  test.each([
+    NOT_FOUND,
+    { status: 400, text: '{"error":{"message":"Bad Request: No valid session ID provided"}}' },
+  ])(
+    'that forgot the session ($status) is greeted again, and gets the call once more',
+    async (forgotten) => {
+      const { url, seen, forget } = await remote(forgotten);
+      const headers = { Authorization: 'Bearer ${REMOTE_KEY}' };
+      const { tools } = await open(
+        { far: { url, headers } },
+        { REMOTE_KEY: 'of-this-test' },
+      ).offered(() => true);
+      const [tool] = tools as [Tool];
+      const first = await call(tool);
+      expect(first).toContain('done in session-');
+      forget();
+      const again = await call(tool);
+      expect(again).toContain('done in session-');
+      expect(again).not.toBe(first);
+      expect(seen.filter(({ method }) => method === 'tools/call')).toHaveLength(3);
+      expect(new Set(seen.map(({ authorization }) => authorization))).toEqual(
+        new Set(['Bearer of-this-test']),
+      );
+    },
+  );
+
+  test.each([
+    [404, '', 2],
+    [400, 'no such session', 2],
+    [400, 'bad arguments', 1],
+    [500, 'session lost', 1],
+  ])('that always answers %i %j gets a call %i times', async (status, text, times) => {
+    const { url, seen, forget } = await remote({ status, text });
+    const { tools } = await open({ far: { url } }).offered(() => true);
+    forget(true);
+    expect(await call(tools[0] as Tool)).toContain('The MCP server far failed');
+    expect(seen.filter(({ method }) => method === 'tools/call')).toHaveLength(times);
   });
 
   test('is not waited for longer than its timeout', async () => {

@@ -32,8 +32,8 @@ const unreadable = survey.unreadable_files === 0 ? '' : `, ${survey.unreadable_f
 
 const parts = [
   `# Project report: ${code(survey.path)}`,
-  `${survey.files} files: ${survey.text_files} of text with ${survey.lines} lines, ${survey.binary_files} binary${unreadable}; ${survey.bytes} bytes in all. ` +
-    `${todos} lines with an open marker (TODO or FIXME).`,
+  `${count(survey.files, 'file')}: ${survey.text_files} of text with ${count(survey.lines, 'line')}, ${survey.binary_files} binary${unreadable}; ${count(survey.bytes, 'byte')} in all. ` +
+    `${todos} ${open.length === 1 ? 'line' : 'lines'} with an open marker (TODO or FIXME).`,
   '## By extension',
   table(
     ['Extension', 'Files', 'Lines', 'Bytes'],
@@ -62,13 +62,13 @@ process.stdout.write(
 );
 
 function howCounted() {
-  const folders = survey.left_out.map(({ folder, files }) => `${code(`${folder}/`)} (${files} files)`);
+  const folders = survey.left_out.map(({ folder, files }) => `${code(`${folder}/`)} (${count(files, 'file')})`);
   return [
     '- Regular files only; symbolic links are not followed. Hidden names at the top of the folder, `.git` and `node_modules` are not part of it.',
     ...(folders.length === 0 ? [] : [`- Skipped, because .gitignore names them: ${folders.join(', ')}.`]),
     '- A line is a line feed, as `wc -l` counts. A file with a NUL byte is binary and has no lines.',
     '- Markers are lines that `grep -wE "TODO|FIXME"` finds in files of text.',
-    `- The search by pattern found ${found} files, including skipped ones.`,
+    `- The search by pattern found ${count(found, 'file')}, including skipped ones.`,
   ].join('\n');
 }
 
@@ -83,6 +83,10 @@ function code(text) {
   const longest = Math.max(0, ...[...line.matchAll(/`+/g)].map(([run]) => run.length));
   const ticks = '`'.repeat(longest + 1);
   return longest === 0 ? `${ticks}${line}${ticks}` : `${ticks} ${line} ${ticks}`;
+}
+
+function count(total, noun) {
+  return `${total} ${noun}${total === 1 ? '' : 's'}`;
 }
 
 function fence(text) {

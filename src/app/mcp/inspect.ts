@@ -1,0 +1,78 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { RyeError } from '../../core/errors.ts';
+import { compact, isRecord, type JsonObject } from '../../core/json.ts';
+import { makeFolders } from '../../disk/folders.ts';
+import { writeWhole } from '../../disk/whole-file.ts';
+import { parseServers } from '../../tools/mcp/config.ts';
+import { serverOfTool } from '../../tools/mcp/mcp-tools.ts';
+import type { McpServerOptions, McpServerReport } from '../api/rye.ts';
+import type { Workspace } from '../workspace.ts';
+import { PlacedServers } from './mcp.ts';
+
+/** {@link Rye.mcpServers} */
+export async function inspectServers(
+  workspace: Workspace,
+  name?: string,
+): Promise<readonly McpServerReport[]> {
+  const { project } = new PlacedServers(workspace);
+  const isWanted = (server: string): boolean => name === undefined || server === name;
+  const { servers, tools, warnings } = await project.offered(isWanted);
+  const told = [...servers.values()].map((error) => error?.message ?? '');
+  for (const warning of warnings) {
+    if (!told.some((message) => message !== '' && warning.includes(message))) {
+      workspace.notice(warning);
+    }
+  }
+  if (name !== undefined && !servers.has(name)) {
+    throw new RyeError('item_not_found', `unknown MCP server ${JSON.stringify(name)}`, {
+      hint: 'List the servers with: rye mcp list',
+    });
+  }
+  return [...servers].map(([server, error]) => ({
+    name: server,
+    ok: error === undefined,
+    ...compact({ error: error?.toJSON() }),
+    tools: tools
+      .filter(({ id }) => serverOfTool(id) === server)
+      .map(({ id, description }) => ({ id, description })),
+  }));
+}
+
+/** {@link Rye.addMcpServer} */
+export async function addServer(
+  { options: { projectPath, env } }: Workspace,
+  name: string,
+  server: McpServerOptions,
+): Promise<string> {
+  const value = server as JsonObject;
+  const { problems } = parseServers({
+    servers: { [name]: value },
+    disclosure: undefined,
+    origin: 'rye mcp add',
+    env,
+  });
+  const [problem] = problems;
+  if (problem) throw problem;
+  const folder = join(projectPath, '.ai', 'config');
+  const path = join(folder, 'mcp.yaml');
+  const { parseDocument } = await import('yaml');
+  const document = parseDocument(existsSync(path) ? readFileSync(path, 'utf8') : '');
+  const [mistake] = document.errors;
+  if (mistake) {
+    throw new RyeError('config_invalid', `${path}: ${mistake.message}`, {
+      hint: 'Correct the file, then run the command again.',
+    });
+  }
+  const known: unknown = document.toJS();
+  const servers = isRecord(known) && isRecord(known['servers']) ? known['servers'] : {};
+  if (Object.hasOwn(servers, name)) {
+    throw new RyeError('already_exists', `${path} has an MCP server ${name} already`, {
+      hint: 'Choose another name, or change the file and sign it: rye sign config mcp',
+    });
+  }
+  document.setIn(['servers', name], document.createNode(value));
+  makeFolders(folder);
+  writeWhole(path, String(document));
+  return path;
+}

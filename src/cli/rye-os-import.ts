@@ -1,0 +1,225 @@
+import { join } from 'node:path';
+import type { Rye } from '../app/api/rye.ts';
+import {
+  type AppliedFile,
+  type AppliedImport,
+  type AppliedReport,
+  allowElevated,
+  applyRyeOs,
+  type DryRunRow,
+  dryRun,
+  RISKS_ID,
+} from '../app/rye-os/apply.ts';
+import type { Examined } from '../app/rye-os/review.ts';
+import { systemSpacePath } from '../app/system.ts';
+import { type ExitCode, RyeError } from '../core/errors.ts';
+import type { SignableType } from '../core/ids.ts';
+import type { Context } from './command.ts';
+import { count, formatTable, printLines, printResult } from './output.ts';
+import { openedRye, projectFolder } from './session.ts';
+import { oneLine } from './visible.ts';
+
+type Call = Context & { readonly options: { readonly yes: boolean } };
+
+/** In this order, because directives are checked against the others. */
+const ORDER: readonly SignableType[] = ['config', 'knowledge', 'tool', 'directive'];
+const NAMES: Readonly<Partial<Record<SignableType, string>>> = {
+  config: 'configuration file',
+  knowledge: 'knowledge entry',
+};
+
+/** Writes a reviewed tree into the project, signs it after a yes, dry-runs every directive and prints the table. */
+export async function applyImport(call: Call, dir: string, examined: Examined): Promise<ExitCode> {
+  const projectPath = projectFolder(call);
+  const builtin = await withFresh(
+    call,
+    async (rye) => await rye.items.list('tool', { space: 'system' }),
+  );
+  const toolIds = new Set(builtin.map(({ id }) => id));
+  const systemPath = systemSpacePath();
+  const applied = applyRyeOs(examined, { dir, projectPath, systemPath, toolIds });
+  show(call, writtenLines(applied));
+  const toSign = ORDER.flatMap((type) =>
+    applied.files.filter((file) => file.type === type && file.action !== 'kept'),
+  );
+  const pending = await unsigned(call, toSign);
+  show(call, pending.length === 0 ? [] : ['To sign:', ...pending.map(({ path }) => `  ${path}`)]);
+  const ids = examined.files.filter(({ type }) => type === 'directive').map(({ id }) => id);
+  const directives = [...new Set(ids)].toSorted();
+  const question = `Sign ${count(pending.length, 'file')} with your key? Review them first.`;
+  const isSigned = pending.length === 0 || (await agrees(call, question));
+  const failed = isSigned ? await sign(call, pending) : [];
+  const table = isSigned ? await dryRuns(call, directives) : [];
+  const report: AppliedReport = {
+    ...applied,
+    signed: isSigned ? pending.length - failed.length : 0,
+    not_signed: failed,
+    directives: table,
+    planned: table.filter(({ plans }) => plans).length,
+  };
+  const { review } = examined;
+  const document = { ...review, total: review.items.length, applied: report };
+  return printResult(call, document, () =>
+    isSigned
+      ? [
+          ...failed.map((line) => `not signed: ${line}`),
+          ...tableLines(call, table),
+          ...rest(applied),
+        ]
+      : [
+          `Nothing is signed yet. Review the files, then run: rye import rye-os ${dir} --apply --yes`,
+        ],
+  );
+}
+
+/** Prints for people at once, before a question. */
+function show({ io, global }: Context, lines: readonly string[]): void {
+  if (!global.json) printLines(io, lines);
+}
+
+function writtenLines({ files, skipped }: AppliedImport): readonly string[] {
+  const of = (action: AppliedFile['action']) => files.filter((file) => file.action === action);
+  const summary = (action: AppliedFile['action']): readonly string[] => {
+    const counts = ORDER.flatMap((type) => {
+      const total = of(action).filter((file) => file.type === type).length;
+      return total === 0 ? [] : [plural(total, NAMES[type] ?? type)];
+    });
+    return counts.length === 0 ? [] : [`${action}: ${counts.join(', ')}`];
+  };
+  return [
+    ...summary('written'),
+    ...of('changed').map(({ path }) => `changed: ${path}`),
+    ...summary('unchanged'),
+    ...of('kept').map(
+      ({ path }) => `kept: ${path} (it differs; remove it and import again to replace it)`,
+    ),
+    ...(skipped.length === 0 ? [] : skippedLines(skipped)),
+  ];
+}
+
+function plural(total: number, noun: string): string {
+  return noun.endsWith('y') && total !== 1
+    ? `${total} ${noun.slice(0, -1)}ies`
+    : count(total, noun);
+}
+
+/** Reasons of skipped items, the most frequent first. */
+function skippedLines(skipped: AppliedImport['skipped']): readonly string[] {
+  const own = skipped.filter(({ reason }) => /^rye (?:ships|has)|runtime of Rye OS/.test(reason));
+  const moved = skipped.filter(({ reason }) => reason === 'it becomes configuration');
+  const others = skipped.filter((one) => !own.includes(one) && !moved.includes(one));
+  return [
+    ...(own.length === 0
+      ? []
+      : [
+          `skipped: ${count(own.length, 'item')} of the runtime of Rye OS, for which rye has its own`,
+        ]),
+    ...(moved.length === 0
+      ? []
+      : [`skipped: ${count(moved.length, 'manifest')}, now configuration`]),
+    ...(others.length === 0
+      ? []
+      : [
+          `skipped: ${count(others.length, 'item')} that cannot be signed; without --apply, this command lists the reasons`,
+        ]),
+  ];
+}
+
+/** The files that no signature of a trusted key covers. */
+async function unsigned(
+  call: Context,
+  files: readonly AppliedFile[],
+): Promise<readonly AppliedFile[]> {
+  return await withFresh(call, async (rye) => {
+    const pending: AppliedFile[] = [];
+    const root = projectFolder(call);
+    for (const type of ORDER) {
+      const own = files.filter((file) => file.type === type);
+      if (own.length === 0) continue;
+      const verified = await rye.items.verify(type, '**');
+      const good = new Set(verified.filter(({ ok }) => ok).map(({ path }) => path));
+      pending.push(...own.filter(({ path }) => !good.has(join(root, path))));
+    }
+    return pending;
+  });
+}
+
+/** Signs files one by one; returns a line for each that cannot be signed. */
+async function sign(call: Context, files: readonly AppliedFile[]): Promise<readonly string[]> {
+  if (files.length === 0) return [];
+  return await withFresh(call, async (rye) => {
+    const lines: string[] = [];
+    for (const { type, id, path } of files) {
+      const outcomes = await signOne(rye, type, id);
+      const fault = outcomes.flatMap(({ status, problems }) =>
+        status === 'failed' ? problems.filter(({ severity }) => severity === 'error') : [],
+      )[0];
+      if (fault) lines.push(oneLine(`${path}: ${fault.message} [${fault.code}]`));
+    }
+    show(call, [`signed ${count(files.length - lines.length, 'file')}`]);
+    return lines;
+  });
+}
+
+async function signOne(rye: Rye, type: SignableType, id: string) {
+  try {
+    return await rye.items.sign(type, id);
+  } catch (error) {
+    if (!(error instanceof RyeError) || error.code !== 'key_missing') throw error;
+    await rye.keys.init();
+    return await rye.items.sign(type, id);
+  }
+}
+
+/** Dry-runs all directives; those with elevated tools once more if a person allows these for the project. */
+async function dryRuns(call: Call, ids: readonly string[]): Promise<readonly DryRunRow[]> {
+  const rows = await withFresh(call, async (rye) => await dryRun(rye, ids));
+  const asking = rows.filter(({ code }) => code === 'acknowledge_required').map(({ id }) => id);
+  if (asking.length === 0) return rows;
+  const what = count(asking.length, 'directive');
+  const question = `${what} may use elevated tools, such as shell commands and other systems. Allow these in this project?`;
+  if (!(await agrees(call, question))) return rows;
+  allowElevated(projectFolder(call));
+  await withFresh(call, async (rye) => await rye.items.sign('config', RISKS_ID));
+  show(call, [`signed .ai/config/${RISKS_ID}.yaml: risk_levels: {elevated: allow}`]);
+  const again = await withFresh(call, async (rye) => await dryRun(rye, asking));
+  return rows.map((row) => again.find(({ id }) => id === row.id) ?? row);
+}
+
+/** Opens the project as it is now; a key of a provider only decides which model a plan names, so one is made up. */
+async function withFresh<T>(call: Context, work: (rye: Rye) => Promise<T>): Promise<T> {
+  const env = { ANTHROPIC_API_KEY: 'dry-run', ...call.io.env };
+  const rye = await openedRye({ ...call, io: { ...call.io, env } });
+  try {
+    return await work(rye);
+  } finally {
+    rye.close();
+  }
+}
+
+/** Asks a person; without a terminal only --yes is a yes. */
+async function agrees({ io, options }: Call, question: string): Promise<boolean> {
+  if (options.yes) return true;
+  if (!io.stdinIsTty || !io.stderr.isTty) return false;
+  return /^y(?:es)?$/i.test((await io.ask(`${question} [y/N] `)).trim());
+}
+
+function tableLines({ io }: Context, rows: readonly DryRunRow[]): readonly string[] {
+  const planned = rows.filter(({ plans }) => plans).length;
+  const share = rows.length === 0 ? 100 : Math.floor((100 * planned) / rows.length);
+  const cells = rows.map(({ id, plans, code, reason }) => [
+    id,
+    plans ? 'yes' : 'no',
+    plans ? '' : oneLine(`${code}: ${reason}`),
+  ]);
+  return [
+    '',
+    ...formatTable(['DIRECTIVE', 'PLANS', 'REASON'], cells, io.stdout),
+    '',
+    `${planned} of ${count(rows.length, 'directive')} plan (${share} %)`,
+  ];
+}
+
+function rest({ to_fill_in: places }: AppliedImport): readonly string[] {
+  return places.map((place) => `Fill in before you use it: ${place}, then sign the file again`);
+}

@@ -1,0 +1,20 @@
+/** Files and folders of a home that stay unreadable, also if they lie in a folder that may be read. */
+export const CREDENTIALS: readonly string[] = [
+  '.ai/config/keys',
+  '.ai/.env',
+  '.ssh',
+  '.gnupg',
+  '.aws',
+  '.azure',
+  '.kube',
+  '.netrc',
+  '.npmrc',
+  '.pypirc',
+  '.git-credentials',
+  '.docker/config.json',
+  '.config/gh',
+  '.config/gcloud',
+  '.cargo/credentials',
+  '.cargo/credentials.toml',
+  '.cache/huggingface/token',
+];

@@ -1,0 +1,183 @@
+// Requirement: secrets-are-not-read
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it, onTestFinished, vi } from 'vitest';
+import type { JsonObject } from '../../src/core/json.ts';
+import { createBuiltinTools } from '../../src/tools/builtin/builtin-tools.ts';
+import { deniesRead } from '../../src/tools/deny-read.ts';
+import { runCli } from '../helpers/run-cli.ts';
+import { reply } from '../helpers/wire-server.ts';
+import { inLab, type Lab } from './lab.ts';
+
+const SECRET = 'swordfish-1234';
+
+/** A project and a home that have secrets in the usual places. */
+function plant({ project, home, env }: Lab): void {
+  const put = (folder: string, name: string): void => {
+    mkdirSync(join(folder, name, '..'), { recursive: true });
+    writeFileSync(join(folder, name), `key=${SECRET}\n`);
+  };
+  for (const name of [
+    '.env',
+    '.env.local',
+    '.ENV.production',
+    'app/.env',
+    'deploy.pem',
+    'keys/id_ed25519',
+    'server.key',
+    'own/token.txt',
+    '.git/config',
+  ]) {
+    put(project, name);
+  }
+  writeFileSync(join(project, '.env.example'), 'key=example\n');
+  for (const name of [
+    '.ssh/config',
+    '.aws/credentials',
+    '.netrc',
+    '.npmrc',
+    '.docker/config.json',
+    '.config/gh/hosts.yml',
+  ]) {
+    put(home, name);
+  }
+  symlinkSync('.env', join(project, 'innocent.txt'));
+  symlinkSync('app', join(project, 'src'));
+  env['HOME'] = home;
+}
+
+const READS: readonly (readonly [tool: string, ...params: string[]])[] = [
+  ['read', 'path=.env'],
+  ['read', 'path=./.env'],
+  ['read', 'path=.env/'],
+  ['read', 'path=app/../.env'],
+  ['read', 'path=innocent.txt'],
+  ['read', 'path=src/.env'],
+  ['read', 'path=.ENV.production'],
+  ['read', 'path=.env.local'],
+  ['read', 'path=deploy.pem'],
+  ['read', 'path=keys/id_ed25519'],
+  ['read', 'path=server.key'],
+  ['read', 'path=own/token.txt'],
+  ['read', 'path=.git/config'],
+  ['read', 'path=HOME/.ssh/config'],
+  ['read', 'path=HOME/.aws/credentials'],
+  ['read', 'path=HOME/.netrc'],
+  ['read', 'path=HOME/.npmrc'],
+  ['read', 'path=HOME/.docker/config.json'],
+  ['read', 'path=HOME/.config/gh/hosts.yml'],
+  ['grep', 'pattern=key'],
+  ['grep', 'pattern=key', 'path=.env'],
+  ['grep', 'pattern=key', 'path=app'],
+  ['grep', 'pattern=key', 'path=own'],
+  ['grep', 'pattern=key', 'glob=.env*', 'include_ignored=true'],
+  ['grep', 'pattern=swordfish', 'output_mode=files'],
+  ['glob', 'pattern=**/.env*'],
+  ['ls', 'path=own'],
+  ['ls', 'path=HOME/.ssh'],
+  ['edit', 'path=.env', 'old_string=key=s', 'new_string=x'],
+  ['write', 'path=.env', 'content=x'],
+];
+
+it('no file tool reads what tools.deny_read covers, by any path, link or search', async () => {
+  await inLab(async (lab) => {
+    plant(lab);
+    const tools = createBuiltinTools({
+      env: lab.env,
+      allowedPaths: [lab.home],
+      denies: deniesRead(['own/'], [lab.home]),
+    });
+    const outputOf = async (name: string, input: JsonObject): Promise<string> => {
+      const tool = tools.find(({ id }) => id === `rye/file-system/${name}`);
+      const context = {
+        projectPath: lab.project,
+        threadId: 't',
+        callId: 'c',
+        signal: new AbortController().signal,
+        progress: () => {},
+      };
+      return JSON.stringify(await tool?.execute(input, context));
+    };
+    for (const [tool, ...params] of READS) {
+      const members = params.map((one) => one.replace('HOME', lab.home).split(/=(.*)/s));
+      const input = Object.fromEntries(
+        members.map(([name, value]) => [name, value === 'true' || value]),
+      );
+      const output = await outputOf(tool, input as JsonObject);
+      expect(output, params.join(' ')).not.toContain(SECRET);
+      if (!output.includes('path_denied')) expect(output).not.toMatch(/\.env["':]|token\.txt/);
+    }
+    expect(await outputOf('read', { path: '.env.example' })).toContain('key=example');
+    expect(await outputOf('grep', { pattern: 'key' })).toContain('.env.example');
+  });
+});
+
+it('a signed exception opens what the defaults cover', async () => {
+  await inLab(async (lab) => {
+    plant(lab);
+    lab.signed(
+      'config/agent/resilience.yaml',
+      JSON.stringify({ tools: { deny_read: ['!deploy.pem'] } }),
+    );
+    const read = async (path: string) =>
+      await runCli(['execute', 'tool', 'rye/file-system/read', '--param', `path=${path}`], {
+        cwd: lab.project,
+        env: lab.env,
+      });
+    const opened = await read('deploy.pem');
+    expect(opened.stdout, opened.stderr).toContain(SECRET);
+    expect((await read('.env')).stderr).toContain('tools.deny_read');
+    lab.write('config/agent/resilience.yaml', JSON.stringify({ tools: { deny_read: ['!.env'] } }));
+    expect((await read('.env')).stdout).not.toContain(SECRET);
+  });
+});
+
+it('a file that the command line names does not reach a model from there', async () => {
+  await inLab(async (lab) => {
+    plant(lab);
+    writeFileSync(join(lab.home, 'private.txt'), SECRET);
+    symlinkSync(join(lab.home, 'private.txt'), join(lab.project, 'README.md'));
+    symlinkSync(lab.home, join(lab.project, 'docs'));
+    execFileSync('mkfifo', [join(lab.project, 'pipe')]);
+    const bodies: string[] = [];
+    await lab.model(({ body }) => {
+      bodies.push(JSON.stringify(body));
+      return reply('done');
+    });
+    for (const [args, reason] of [
+      [['ask', 'Q', 'README.md'], 'outside the project'],
+      [['ask', 'Q', 'docs/private.txt'], 'outside the project'],
+      [['ask', 'Q', '.env'], 'tools.deny_read'],
+      [['ask', 'Q', 'innocent.txt'], 'tools.deny_read'],
+      [['ask', 'Q', 'pipe'], 'named pipe'],
+      [['ask', 'Q', join(lab.home, '.ssh/config')], 'tools.deny_read'],
+      [['run', 'hello', '--input', 'who=@README.md'], 'outside the project'],
+      [['run', 'hello', '--input', 'who=@.env'], 'tools.deny_read'],
+      [['run', 'hello', '--inputs', '@deploy.pem'], 'tools.deny_read'],
+      [['chat', 'hello', '--input', 'who=@.env'], 'tools.deny_read'],
+    ] as const) {
+      const { code, stdout, stderr } = await runCli([...args], { cwd: lab.project, env: lab.env });
+      expect(stderr, `${args.join(' ')} ${stdout}`).toContain(reason);
+      expect(code, args.join(' ')).not.toBe(0);
+    }
+    expect(bodies.join('')).not.toContain(SECRET);
+  });
+}, 60_000);
+
+it('a confined command does not read it', async () => {
+  // the sandbox has its own /dev, where the folders of tests are
+  vi.stubEnv('TMPDIR', '/tmp');
+  onTestFinished(() => void vi.unstubAllEnvs());
+  await inLab(async (lab) => {
+    plant(lab);
+    lab.signed('config/agent/resilience.yaml', JSON.stringify({ tools: { sandbox: 'required' } }));
+    const command = 'cat .env app/.env innocent.txt deploy.pem keys/* .env.example; true';
+    const { stdout, stderr } = await runCli(
+      ['execute', 'tool', 'rye/bash', '--param', `command=${command}`, '--acknowledge', 'elevated'],
+      { cwd: lab.project, env: lab.env },
+    );
+    expect(`${stdout}${stderr}`).not.toContain(SECRET);
+    expect(stdout, stderr).toContain('key=example');
+  });
+}, 60_000);

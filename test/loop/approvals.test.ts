@@ -1,0 +1,173 @@
+import { expect, it } from 'vitest';
+import type { EventDraft } from '../../src/core/events.ts';
+import type { JsonObject } from '../../src/core/json.ts';
+import type { ApprovalPort, ApprovalVerdict } from '../../src/loop/ports.ts';
+import { textOutput } from '../../src/tools/tool.ts';
+import { answers, play, resultText, type Script, toolOf, trace } from './scripted.ts';
+
+const draft = (text: string): EventDraft => ({ event_type: 'note', payload: { text } });
+
+/** People who answer each request in turn; `confirmations`: if the decision still counts then. */
+function people(verdicts: readonly ApprovalVerdict[], confirmations: readonly boolean[] = []) {
+  const steps: string[] = [];
+  let asked = 0;
+  const left = [...verdicts];
+  const port: ApprovalPort = {
+    review: async (calls) =>
+      calls.map(({ tool }) => {
+        if (tool.id !== 'rye/push') return { kind: 'allowed' };
+        asked += 1;
+        return { kind: 'asked', id: `apr-${asked}`, drafts: [draft(`asked apr-${asked}`)] };
+      }),
+    publish: async (ids) => void steps.push(`publish ${ids.join()}`),
+    waitsInline: async () => true,
+    wait: async () => left.shift() ?? { kind: 'waiting' },
+    confirm: async (id, _call, ran) => {
+      const counts = confirmations[asked - 1] ?? true;
+      steps.push(`confirm ${id} ${JSON.stringify(ran?.input)} ${counts}`);
+      if (!counts) return { kind: 'voided', drafts: [draft(`voided ${id}`)] };
+      const use = { approval_id: id, request_sha256: 'r' };
+      return { kind: 'confirmed', use, drafts: [draft(`confirmed ${id}`)] };
+    },
+    withdraw: async (ids) => {
+      steps.push(`withdraw ${ids.join()}`);
+      return [draft(`withdrawn ${ids.join()}`)];
+    },
+    pending: () => 0,
+  };
+  return { port, steps };
+}
+
+/** Plays one call of `rye/push`; `ran` has the inputs with which tools ran. */
+async function ask(
+  verdicts: readonly ApprovalVerdict[],
+  script: Partial<Script> & { readonly confirmations?: readonly boolean[] } = {},
+) {
+  const { port, steps } = people(verdicts, script.confirmations);
+  const ran: JsonObject[] = [];
+  const tool = (id: string) =>
+    toolOf(id, {
+      run: (input) => {
+        ran.push({ [id]: input });
+        return Promise.resolve(textOutput('done'));
+      },
+    });
+  const [push, other] = [tool('rye/push'), tool('rye/other')];
+  const played = await play({
+    turns: [answers('', [{ id: 'a', name: 'rye_push', input: { to: 'main' } }]), answers('Done.')],
+    ...script,
+    ports: {
+      approvals: port,
+      tools: {
+        resolve: (_name, input) => {
+          const found = input['to'] === 'other' ? other : push;
+          const need = { verb: 'execute', item_type: 'tool', item_id: found.id } as const;
+          return Promise.resolve({ kind: 'resolved', call: { tool: found, input, need } });
+        },
+      },
+      ...script.ports,
+    },
+  });
+  const notes = played.events.flatMap(({ event_type: type, payload }) =>
+    type === 'note' ? [payload.text] : [],
+  );
+  return { ...played, steps, ran, notes };
+}
+
+it('a request is in the log before anyone sees it, and its decision before the call starts', async () => {
+  const { ran, steps, events } = await ask([{ kind: 'approved' }]);
+  expect(ran).toEqual([{ 'rye/push': { to: 'main' } }]);
+  expect(steps).toEqual(['publish apr-1', 'confirm apr-1 {"to":"main"} true']);
+  const order = events.flatMap(({ event_type: type, payload }) => {
+    if (type === 'note') return [payload.text];
+    return type === 'tool_call_start' ? ['start'] : [];
+  });
+  expect(order).toEqual(['asked apr-1', 'confirmed apr-1', 'start']);
+});
+
+it('an input that a person gave passes every gate again', async () => {
+  const given = { kind: 'approved', input: { to: 'release' } } as const;
+  const fine = await ask([given]);
+  expect(fine.ran).toEqual([{ 'rye/push': { to: 'release' } }]);
+  expect(resultText(fine.events, 'a')).toContain('A person approved this call with another input');
+  const gate: Script['gate'] = ({ input }) =>
+    (input as JsonObject)['to'] === 'release'
+      ? { decision: { control: 'fail', error: 'frozen' } }
+      : {};
+  const refused = await ask([given], { gate });
+  expect([refused.ran, resultText(refused.events, 'a')]).toEqual([[], 'Blocked: frozen']);
+  const elsewhere = await ask([{ kind: 'approved', input: { to: 'other' } }]);
+  expect(elsewhere.ran).toEqual([]);
+  expect(resultText(elsewhere.events, 'a')).toContain('makes it a call of rye/other');
+  const unpermitted = await ask([given], {
+    plan: { capabilities: ['rye.execute.tool.rye.push'] },
+    ports: { gates: [({ input }) => (input['to'] === 'release' ? 'not there' : undefined)] },
+  });
+  expect(unpermitted.ran).toEqual([]);
+});
+
+it('a decision that does not count any more is asked for again, not for ever', async () => {
+  const twice = await ask([{ kind: 'approved' }, { kind: 'approved' }], {
+    confirmations: [false, true],
+  });
+  expect(twice.notes).toEqual(['asked apr-1', 'voided apr-1', 'asked apr-2', 'confirmed apr-2']);
+  expect(twice.ran).toHaveLength(1);
+  const never = await ask(
+    Array.from({ length: 30 }, () => ({ kind: 'approved' }) as const),
+    {
+      confirmations: Array.from({ length: 30 }, () => false),
+    },
+  );
+  expect(never.ran).toEqual([]);
+  expect(resultText(never.events, 'a')).toContain('changed again and again');
+});
+
+it.each([
+  ['denied', 'blocked', { kind: 'denied', reason: 'no', drafts: [draft('no')], ends: false }],
+  ['late', 'blocked', { kind: 'expired', reason: 'late', drafts: [draft('late')], ends: false }],
+] as const)(
+  'a call that is %s is %s, with the reason in the log',
+  async (_name, outcome, verdict) => {
+    const { ran, events, notes, outcome: end } = await ask([verdict]);
+    expect([ran, end.kind]).toEqual([[], 'completed']);
+    expect(trace(events)).toContain(`settled a ${outcome}`);
+    expect(notes).toEqual(['asked apr-1', verdict.reason]);
+  },
+);
+
+it('a denial that ends the thread ends it after the batch', async () => {
+  const { outcome } = await ask([{ kind: 'denied', reason: 'stop', drafts: [], ends: true }]);
+  expect(outcome).toMatchObject({
+    kind: 'error',
+    error: { message: expect.stringContaining('stop') },
+  });
+});
+
+it('a call that no person decides about suspends the run, and stays open', async () => {
+  const { ran, outcome, events } = await ask([]);
+  expect([ran, outcome.kind]).toEqual([[], 'suspended']);
+  expect(outcome).toMatchObject({ approvals: ['apr-1'] });
+  expect(trace(events).filter((line) => line.startsWith('settled'))).toEqual([]);
+});
+
+it('requests of a run that is canceled are taken back', async () => {
+  const cancel = new AbortController();
+  const { port, steps } = people([]);
+  const { outcome, events } = await play({
+    tools: { rye_push: toolOf('rye/push') },
+    turns: [answers('', [{ id: 'a', name: 'rye_push' }])],
+    signal: cancel.signal,
+    ports: {
+      approvals: {
+        ...port,
+        wait: async () => {
+          cancel.abort('enough');
+          return { kind: 'waiting' };
+        },
+      },
+    },
+  });
+  expect(outcome.kind).toBe('cancelled');
+  expect(steps).toContain('withdraw apr-1');
+  expect(trace(events).join()).not.toContain('start a');
+});

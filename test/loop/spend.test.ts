@@ -1,0 +1,67 @@
+import { expect, it } from 'vitest';
+import { NO_USAGE } from '../../src/core/usage.ts';
+import { EarlierResults } from '../../src/loop/call-history.ts';
+import type { LoopPorts } from '../../src/loop/ports.ts';
+import { Spend } from '../../src/loop/spend.ts';
+import { Stop } from '../../src/loop/stop.ts';
+import { toolOf, VirtualClock } from './scripted.ts';
+
+const LIMITS = { turns: 9, tokens: 1000, spend: 1, duration_seconds: 10, spawns: 1, depth: 1 };
+const PRICING = { input: 1, output: 10 };
+
+/** The usage of a run with a budget that notes what it holds. */
+function spendOf() {
+  const clock = new VirtualClock({ auto: false });
+  const stop = new Stop(clock, new AbortController().signal);
+  const held: number[] = [];
+  const idle: boolean[] = [];
+  const budget: LoopPorts['budget'] = {
+    remainingMicroUsd: async () => 1_000_000,
+    report: async () => undefined,
+    hold: async (microUsd) => held.push(microUsd) < 3,
+  };
+  const ports = { budget, clock, onIdle: (isIdle: boolean) => idle.push(isIdle) };
+  return { spend: new Spend(LIMITS, ports as unknown as LoopPorts, stop), clock, stop, held, idle };
+}
+
+it('counts every token, and sets aside what is spent and not reported with what comes next', async () => {
+  const { spend, held } = spendOf();
+  spend.charge({ ...NO_USAGE, output_tokens: 1 }, PRICING);
+  expect([spend.cost().output_tokens, spend.microUsd]).toEqual([1, 10]);
+  expect(await spend.hold(100)).toBe(true);
+  await spend.report();
+  expect(await spend.hold(100)).toBe(true);
+  expect(await spend.hold(100)).toBe(false);
+  expect(held).toEqual([110, 100, 100]);
+});
+
+it('stops the clock of the duration while nothing runs', async () => {
+  const { spend, clock, stop, idle } = spendOf();
+  clock.advance(4000);
+  spend.pause();
+  spend.pause();
+  clock.advance(60_000);
+  expect([spend.secondsLeft(), stop.signal.aborted]).toEqual([6, false]);
+  spend.goOn();
+  clock.advance(5000);
+  expect(spend.secondsLeft()).toBe(1);
+  clock.advance(1000);
+  await Promise.resolve();
+  expect([stop.cause, spend.reachedLimit()?.name]).toEqual(['duration', 'duration_seconds']);
+  expect(idle).toEqual([true, false]);
+});
+
+it('replays no result from before a call that changes something began', () => {
+  const results = new EarlierResults(new Set(['rye_look']));
+  const [look, change] = [
+    toolOf('rye/look'),
+    toolOf('rye/change', { traits: { reads_only: false } }),
+  ];
+  const seen = [{ type: 'text', text: 'seen' }] as const;
+  results.note(look, { at: 1 }, seen);
+  expect(results.find(look, { at: 1 })).toEqual(seen);
+  results.noteStart(look);
+  expect(results.find(look, { at: 1 })).toEqual(seen);
+  results.noteStart(change);
+  expect(results.find(look, { at: 1 })).toBeUndefined();
+});

@@ -1,0 +1,9 @@
+import { describe, expect, it } from 'vitest';
+import { PAGES, surprisesOf } from './pages.ts';
+
+// Requirement: broken-documentation
+describe.concurrent('the documentation is true word for word', () => {
+  it.each(PAGES)('%s', async (page) => {
+    expect(await surprisesOf(page)).toBe('');
+  });
+});

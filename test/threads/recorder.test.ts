@@ -1,0 +1,36 @@
+import { expect, it } from 'vitest';
+import type { EventDraft } from '../../src/core/events.ts';
+import { openMemoryStore } from '../../src/storage/memory-store.ts';
+import { Recorder } from '../../src/threads/run/recorder.ts';
+import { headerFor, testKey } from '../log/support.ts';
+import { VirtualClock } from '../loop/scripted.ts';
+import { countingIds } from '../storage/support.ts';
+
+const TURN: EventDraft = { event_type: 'turn_started', payload: { turn: 1 }, durable: true };
+
+function piece(text: string): EventDraft {
+  return { event_type: 'token_delta', payload: { text } };
+}
+
+it('signs the first text of an answer at once, and the rest within a second though nothing follows', async () => {
+  const clock = new VirtualClock({ auto: false });
+  const { logs, owners } = openMemoryStore({ clock, ids: countingIds() });
+  const owner = { owner: owners.self(), epoch: 1 };
+  const { signer } = testKey();
+  const writer = await logs.create(headerFor('t-1'), { signer, durability: 'turn', ...owner });
+  const recorder = new Recorder({ writer, clock, deltas: 'every' });
+  for (const answer of [1, 2]) {
+    recorder.record([TURN]);
+    recorder.record([{ event_type: 'thinking_delta', payload: { text: 'hm' } }]);
+    expect(writer.isSigned, `thought ${answer}`).toBe(false);
+    recorder.record([piece('One ')]);
+    expect(writer.isSigned, `first text ${answer}`).toBe(true);
+    recorder.record([piece('two ')]);
+    recorder.record([piece('three ')]);
+    expect(writer.isSigned, `more text ${answer}`).toBe(false);
+    clock.advance(1000);
+    await new Promise(setImmediate);
+    expect(writer.isSigned, `a second later ${answer}`).toBe(true);
+  }
+  await writer.close();
+});
