@@ -250,7 +250,7 @@ export const __version__ = '1.0.0';
 export const __tool_description__ = 'Tell what the process of a tool was started with, then change it.';
 export const __traits__ = { reads_only: true, idempotent: true, network: false, timeout_seconds: 60, risk: 'safe' };
 export const CONFIG_SCHEMA = { type: 'object', properties: {}, additionalProperties: false };
-const { RYE_THREAD_ID, RYE_PARENT_THREAD_ID, ...rest } = process.env;
+const { RYE_THREAD_ID, RYE_PARENT_THREAD_ID, RYE_CALL_ID, ...rest } = process.env;
 const seen = JSON.stringify([process.cwd(), rest, process.umask(), readdirSync('/proc/self/fd').length]);
 process.stdout.write(JSON.stringify({ passed: seen }));
 process.chdir('/');
