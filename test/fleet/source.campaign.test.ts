@@ -107,6 +107,11 @@ it('a thread works on the exact commit, and its changes are a ref of the remote 
   expect(await here.json(['verify', 'thread', 'work'])).toMatchObject({ success: true });
 });
 
+interface LoggedEvent {
+  readonly event_type: string;
+  readonly payload: Readonly<Record<string, unknown>>;
+}
+
 it('after kill -9 another worker continues with the changed files of all calls that had ended', async () => {
   const lab = await answeredFleet(server, ({ results }) => {
     const turns = ['edit', 'edit', 'hold', 'show'];
@@ -142,8 +147,14 @@ it('after kill -9 another worker continues with the changed files of all calls t
   // without the effects of the call that was in flight, and without what git ignores
   expect(linesOf(shown)).toEqual(['one', 'two', 'two', 'a.txt']);
   expect(JSON.stringify(waited)).not.toContain('pushed');
-  const logs = (await here.rye(['threads', 'logs', 'long', '--json'])).stdout;
-  expect(logs.split('"worktree_saved"')).toHaveLength(3);
+  const { events } = (await here.json(['threads', 'logs', 'long'])) as { events: LoggedEvent[] };
+  const saves = events.filter(({ event_type: type }) => type === 'worktree_saved');
+  // after each edit, and where the ignored file was left with the machine
+  expect(saves.map(({ payload }) => payload['left_out'])).toMatchObject([
+    { paths: ['ignored'] },
+    { paths: ['ignored'] },
+    undefined,
+  ]);
   expect(await here.json(['verify', 'thread', 'long'])).toMatchObject({ success: true });
 });
 
