@@ -74,16 +74,16 @@ const tryIt = defineCommand({
     const signal = io.cancellation();
     await withRye(call, async (rye) => {
       const fleet = await rye.fleet.try();
-      printResult(call, { workers: fleet.workers }, () => [
-        `a fleet of ${fleet.workers.length} workers runs on this machine; Ctrl-C ends it`,
-        'in another terminal: rye run hello --fleet --wait',
-        'and look at it:      rye fleet status',
-      ]);
       try {
-        if (!signal.aborted)
-          await new Promise<void>((resolve) => {
-            signal.addEventListener('abort', () => resolve(), { once: true });
-          });
+        if (signal.aborted) return;
+        printResult(call, { workers: fleet.workers }, () => [
+          `a fleet of ${fleet.workers.length} workers runs on this machine; Ctrl-C ends it`,
+          'in another terminal: rye run hello --fleet --wait',
+          'and look at it:      rye fleet status',
+        ]);
+        await new Promise<void>((resolve) => {
+          signal.addEventListener('abort', () => resolve(), { once: true });
+        });
       } finally {
         await fleet.stop();
       }
