@@ -1,51 +1,29 @@
 import { createHash } from 'node:crypto';
 import { isJsonObject, type JsonObject, type JsonValue } from '../core/json.ts';
 import type { ImageBlock } from '../core/message.ts';
-
-/** Limits of an API for the history of a conversation. The log keeps what happened; these make a request of it. */
-export interface WireRules {
-  /** Characters of the name of a tool. */
-  readonly nameChars: number;
-  /** Characters of the id of a call. */
-  readonly idChars: number;
-  /** Matches ids that are sent as they are. */
-  readonly id: RegExp;
-  /** Matches names of properties at the top of a tool's schema that are sent as they are; absent: all. */
-  readonly property?: RegExp;
-}
-
-/** The Messages API: https://docs.anthropic.com/en/api/messages. */
-export const MESSAGES_RULES: WireRules = {
-  nameChars: 128,
-  idChars: 64,
-  id: /^[A-Za-z0-9_-]+$/,
-  property: /^[A-Za-z0-9_.-]{1,64}$/,
-};
-
-/** Chat completions: https://platform.openai.com/docs/api-reference/chat/create. Moonshot's ids have dots and colons. */
-export const CHAT_RULES: WireRules = { nameChars: 64, idChars: 40, id: /^[\x21-\x7e]+$/ };
+import type { TextRule, WireRules } from './wire-rules.ts';
 
 const HASH_CHARS = 12;
 
-/** A name of the form that APIs take for tools. A long one is cut and ends with a hash of the whole. */
-export function wireName(name: string, { nameChars }: WireRules): string {
-  const clean = name.replaceAll(/[^A-Za-z0-9_-]/g, '_');
-  if (clean === '') return 'unnamed';
-  return clean.length <= nameChars ? clean : shortened(clean, name, nameChars);
+/** A name of the form that the API takes for tools. A long one is cut and ends with a hash of the whole. */
+export function wireName(name: string, { toolName: rule }: WireRules): string {
+  if (name === '') return 'unnamed';
+  const clean = cleaned(name, rule);
+  return rule.form.test(clean) ? clean : shortened(clean, name, rule);
 }
 
 /** An id of the form that the API takes. Different ids stay different. */
-export function wireId(id: string, { id: form, idChars }: WireRules): string {
-  if (id.length <= idChars && form.test(id)) return id;
-  return shortened(id.replaceAll(/[^A-Za-z0-9_-]/g, '_'), id, idChars);
+export function wireId(id: string, { callId }: WireRules): string {
+  return distinct(id, callId);
 }
 
-const PROPERTY_CHARS = 64;
+function distinct(text: string, rule: TextRule): string {
+  return rule.form.test(text) ? text : shortened(cleaned(text, rule), text, rule);
+}
 
-/** A name of the form that the API takes for a property. Different names stay different. */
-function wireProperty(name: string, { property }: WireRules): string {
-  if (property === undefined || property.test(name)) return name;
-  return shortened(name.replaceAll(/[^A-Za-z0-9_.-]/g, '_'), name, PROPERTY_CHARS);
+function cleaned(text: string, { other, filler, startsWithLetter }: TextRule): string {
+  const clean = text.replaceAll(other, filler);
+  return startsWithLetter && !/^[A-Za-z_]/.test(clean) ? `${filler || 'x'}${clean}` : clean;
 }
 
 /** The schema of a tool as its API takes it; {@link ownInput} undoes the new names of properties in a call. */
@@ -53,7 +31,8 @@ export function wireSchema(
   schema: JsonObject,
   rules: WireRules,
 ): JsonObject & { readonly type: 'object' } {
-  const made = objectSchema(schema);
+  const object = objectSchema(schema, rules);
+  const made = rules.listItems ? withItems(object) : object;
   const { properties, required } = made;
   const renamed = renamedProperties(properties, rules);
   if (renamed.size === 0 || !isJsonObject(properties)) return made;
@@ -70,8 +49,8 @@ export function wireSchema(
 
 /** The input of a call with the names of properties that its tool has. */
 export function ownInput(input: JsonObject, schema: JsonObject, rules: WireRules): JsonObject {
-  if (rules.property === undefined) return input;
-  const renamed = renamedProperties(objectSchema(schema)['properties'], rules);
+  if (rules.propertyName === undefined) return input;
+  const renamed = renamedProperties(objectSchema(schema, rules)['properties'], rules);
   if (renamed.size === 0) return input;
   return Object.fromEntries(
     Object.entries(input).map(([name, value]) => [renamed.get(name) ?? name, value]),
@@ -81,16 +60,19 @@ export function ownInput(input: JsonObject, schema: JsonObject, rules: WireRules
 /** Returns the own names of properties by those on the wire, for those that differ. */
 function renamedProperties(
   properties: JsonValue | undefined,
-  rules: WireRules,
+  { propertyName: rule }: WireRules,
 ): ReadonlyMap<string, string> {
-  const names = isJsonObject(properties) ? Object.keys(properties) : [];
-  const pairs = names.map((name) => [wireProperty(name, rules), name] as const);
+  const names = rule && isJsonObject(properties) ? Object.keys(properties) : [];
+  const pairs = names.map((name) => [rule ? distinct(name, rule) : name, name] as const);
   return new Map(pairs.filter(([wire, own]) => wire !== own));
 }
 
-function shortened(clean: string, whole: string, chars: number): string {
-  const hash = createHash('sha256').update(whole).digest('hex').slice(0, HASH_CHARS);
-  return `${clean.slice(0, chars - HASH_CHARS - 1)}_${hash}`;
+function shortened(clean: string, whole: string, rule: TextRule): string {
+  const { length, exact, filler, startsWithLetter } = rule;
+  const digest = createHash('sha256').update(whole).digest('hex');
+  const hash = `${filler}${digest.slice(0, HASH_CHARS)}`;
+  if (!exact && length > hash.length) return `${clean.slice(0, length - hash.length)}${hash}`;
+  return `${startsWithLetter ? 'x' : ''}${digest}`.padEnd(length, '0').slice(0, length);
 }
 
 /** The first bytes of the types of images that vendors read, in hexadecimal. */
@@ -110,48 +92,44 @@ export function imageTypeOf({ data }: Pick<ImageBlock, 'data'>): WireImageType |
   return MAGIC.find(([, magic]) => magic.test(head))?.[0];
 }
 
-/** An image that vendors read: plain base64, and the type of its bytes. Servers put line feeds or a data URL around it. */
-export function wireImage({
-  data: given,
-}: Pick<ImageBlock, 'data'>): { readonly type: WireImageType; readonly data: string } | undefined {
+/** An image that the API reads: plain base64, and the type of its bytes. Servers put line feeds or a data URL around it. */
+export function wireImage(
+  { data: given }: Pick<ImageBlock, 'data'>,
+  { images }: WireRules,
+): { readonly type: WireImageType; readonly data: string } | undefined {
   const isPlain = BASE64.test(given);
   const data = isPlain ? given : given.replace(/^data:[^,]*,/, '').replaceAll(/\s/g, '');
   const type = isPlain || BASE64.test(data) ? imageTypeOf({ data }) : undefined;
-  return type && { type, data };
+  return type && images.includes(type) ? { type, data } : undefined;
 }
 
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
+
+/** True for a text that the API refuses. */
+export function isRefusedText(text: string, { blankText }: WireRules): boolean {
+  return blankText ? text === '' : text.trim() === '';
+}
 
 /** The text in place of an image that cannot be sent. */
 export function imageNote({ media_type }: Pick<ImageBlock, 'media_type'>): string {
   return `[an image of the type ${media_type}]`;
 }
 
-/** Keywords that APIs refuse at the top of the schema of a tool. Below it they are allowed. */
-const NOT_AT_TOP = [
-  'oneOf',
-  'anyOf',
-  'allOf',
-  'not',
-  'if',
-  'then',
-  'else',
-  'enum',
-  'const',
-  '$ref',
-];
 /**
  * The schema of a tool as an object without alternatives at its top: the properties of all of them are offered, and only
  * those that each of them requires are required. The input is still checked against the whole schema.
  */
-export function objectSchema(schema: JsonObject): JsonObject & { readonly type: 'object' } {
-  if (!NOT_AT_TOP.some((name) => Object.hasOwn(schema, name))) {
+export function objectSchema(
+  schema: JsonObject,
+  { refusedAtTop }: WireRules,
+): JsonObject & { readonly type: 'object' } {
+  if (!refusedAtTop.some((name) => Object.hasOwn(schema, name))) {
     const { properties = {} } = schema;
     return { ...schema, type: 'object', properties };
   }
   const { properties, required } = membersOf(schema, schema, new Set());
   const rest = Object.fromEntries(
-    Object.entries(schema).filter(([name]) => !NOT_AT_TOP.includes(name)),
+    Object.entries(schema).filter(([name]) => !refusedAtTop.includes(name)),
   );
   return {
     ...rest,
@@ -167,8 +145,8 @@ const NAMED = new Set(['properties', '$defs', 'definitions', 'patternProperties'
 const MAX_DEPTH = 40;
 
 /** The schema with `items` in each list: chat completions refuse a list without. */
-export function withItems(schema: JsonObject): JsonObject {
-  return listed(schema, 0) as JsonObject;
+export function withItems<T extends JsonObject>(schema: T): T {
+  return listed(schema, 0) as T;
 }
 
 function listed(schema: JsonValue, depth: number): JsonValue {

@@ -3,7 +3,7 @@ import type { Message, ToolCallBlock } from '../core/message.ts';
 import { proxySecrets } from '../core/proxy-secrets.ts';
 import type { Usage } from '../core/usage.ts';
 import { bodyOf, httpFetch } from '../startup/http-fetch.ts';
-import { ownInput, type WireRules, wellFormedJson, wireName } from './acceptable.ts';
+import { ownInput, wellFormedJson, wireName } from './acceptable.ts';
 import { signedFetch } from './aws-signature.ts';
 import type { ProviderConfig } from './catalog.ts';
 import { type Endpoint, endpointOf, missingVariables, usedVariables } from './endpoint.ts';
@@ -18,6 +18,7 @@ import {
   type ProviderSetup,
 } from './provider.ts';
 import { type StallWatch, stallWatch } from './stream-guards.ts';
+import type { WireRules } from './wire-rules.ts';
 
 /** The part of a {@link ProviderSetup} that a client of an HTTP API needs. */
 export type HttpSetup = Pick<

@@ -4,7 +4,8 @@ import { compact, type JsonObject } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
 import type { Pricing } from '../core/usage.ts';
 import schema from '../schemas/provider.json' with { type: 'json' };
-import type { ModelFile, ProviderFile } from '../schemas/provider.ts';
+import type { ModelFile, ProviderFile, WireFile } from '../schemas/provider.ts';
+import { withRules } from './wire-rules.ts';
 
 /**
  * Ways to switch a model's thinking on and off. `always`: adaptive, cannot be turned off. `adaptive`: on or disabled.
@@ -74,6 +75,8 @@ export interface ProviderConfig {
   readonly pricesAsOf: string | null;
   /** Members that only this kind of provider has. */
   readonly options: JsonObject;
+  /** The API's rules for requests where they differ from those of its kind. */
+  readonly wire?: WireFile;
 }
 
 /** A member of a provider file that its kind refuses. */
@@ -140,7 +143,15 @@ export function parseCatalog(
   const providers = Object.entries(files).map(
     ([name, file]) => [name, parseProvider(name, file, known)] as const,
   );
-  return Object.fromEntries(providers);
+  return Object.fromEntries(
+    providers.map(([name, one]) => {
+      // another server of a vendor's dialect has the vendor's rules
+      const vendor = providers.find(([other]) => other === one.dialect)?.[1];
+      const wire =
+        one.kind === vendor?.kind ? withRules(vendor.wire ?? {}, one.wire ?? {}) : one.wire;
+      return [name, { ...one, ...compact({ wire }) }];
+    }),
+  );
 }
 
 /** The configuration of a provider that is part of rye: one model with the same name, which costs nothing. */
@@ -221,6 +232,7 @@ function parseProvider(
     fallback,
     pricesAsOf: raw.prices_as_of ?? null,
     options,
+    ...compact({ wire: raw.wire }),
   };
 }
 

@@ -10,6 +10,7 @@ const price = z.number().min(0).meta({
 });
 const oneOf = <const T extends string>(...names: readonly T[]) =>
   z.enum(names).meta({ problem: 'is {value}', hint: `Use one of ${names.join(', ')}.` });
+const flag = z.boolean().optional().meta({ problem: 'is {value}, not true or false' });
 const header = {
   problem: 'is not a header',
   hint: 'A header is a name and one line of text.',
@@ -40,6 +41,51 @@ const modelFile = z
       .optional(),
   })
   .meta(mapping);
+
+const textRule = z
+  .strictObject({
+    punctuation: z
+      .string()
+      .regex(/^[!-/:-@[-`{-~]*$/)
+      .optional()
+      .meta({
+        problem: 'is {value}',
+        hint: 'Name the characters that are allowed besides letters and digits, such as "_-".',
+      }),
+    length: z
+      .int()
+      .min(9)
+      .max(1000)
+      .optional()
+      .meta({ problem: 'is {value}, not a number of characters from 9 to 1000' }),
+    exact: flag,
+    starts_with_letter: flag,
+  })
+  .optional()
+  .meta(mapping);
+const keyword = z
+  .string()
+  .regex(/^\$?[A-Za-z]{1,40}$/)
+  .meta({ problem: 'has {value}, not a keyword of JSON Schema' });
+
+/** The rules of an API for requests. An absent member is that of the kind of API. */
+const wireFile = z.strictObject({
+  tool_name: textRule,
+  call_id: textRule,
+  property_name: textRule.unwrap().nullish().meta(mapping),
+  refused_at_top: z.array(keyword).optional().meta(list),
+  list_items: flag,
+  images: z
+    .array(
+      z
+        .enum(['png', 'jpeg', 'gif', 'webp'])
+        .meta({ problem: 'has {value}', hint: 'Use some of png, jpeg, gif, webp.' }),
+    )
+    .optional()
+    .meta(list),
+  blank_text: flag,
+  after_results: oneOf('user', 'assistant').optional(),
+});
 
 /** A file of `.ai/config/agent/providers/`. A kind of the program may have more members. */
 export const providerFile = z.strictObject({
@@ -119,7 +165,9 @@ export const providerFile = z.strictObject({
     .nullish()
     .meta(list),
   prices_as_of: text,
+  wire: wireFile.optional().meta(mapping),
 });
 
 export type ProviderFile = z.infer<typeof providerFile>;
+export type WireFile = z.infer<typeof wireFile>;
 export type ModelFile = z.infer<typeof modelFile>;

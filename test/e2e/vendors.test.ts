@@ -91,6 +91,41 @@ test('bedrock runs a directive with signed requests, and no key reaches the log'
   }
 });
 
+test('the file of an own provider states what its server accepts', async () => {
+  const turns = [spoken('mistral', CALLING, 'm'), spoken('mistral', DONE, 'm')];
+  const server = await startChatServer(turns, 'mistral');
+  onTestFinished(async () => await server.close());
+  const here = await workspace();
+  const file = path.join(here.project, '.ai', 'config', 'agent', 'providers', 'lab.yaml');
+  mkdirSync(path.dirname(file), { recursive: true });
+  const lines = [
+    'kind: openai',
+    'dialect: mistral',
+    `base_url: ${server.url}`,
+    'prices_as_of: "2026-11-21"',
+    'tiers: { general: m }',
+    'models: { m: { context_window: 90000, max_output_tokens: 4096, pricing: { input: 0, output: 0 } } }',
+    'wire:',
+    '  tool_name: { length: 14 }',
+  ];
+  writeFileSync(file, lines.join('\n'));
+  await here.rye(['sign', 'config', 'agent/providers/lab']);
+  const { result } = await greet(here, 'lab', {});
+  expect(result).toMatchObject({ status: 'completed', result: 'Greeted.' });
+  const names = server.requests.flatMap(({ body }) =>
+    (body.tools ?? []).map((one) => one.function),
+  );
+  for (const { name } of names) expect(name).toMatch(/^[a-zA-Z0-9_-]{1,14}$/);
+  const ids = server.requests[1]?.body.messages.flatMap(({ tool_call_id: id }) => id ?? []) ?? [];
+  expect(ids).toHaveLength(2);
+  for (const id of ids) expect(id).toMatch(/^[a-zA-Z0-9]{9}$/);
+
+  writeFileSync(file, [...lines, '  call_id: { regex: "(a+)+$" }'].join('\n'));
+  const refused = await here.rye(['sign', 'config', 'agent/providers/lab']);
+  expect(refused.stderr).toContain('provider lab: wire.call_id.regex is not a known key');
+  expect(refused.code).not.toBe(0);
+});
+
 test('a provider that is named and not set up asks for its variables', async () => {
   const here = await workspace();
   const refused = await here.rye([

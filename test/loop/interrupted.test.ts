@@ -18,6 +18,7 @@ import type { ModelEvent } from '../../src/providers/provider.ts';
 import { aRequest } from '../../src/testing/conformance/provider.ts';
 import { type ChatBody, checkChatRequest } from '../helpers/chat-rules.ts';
 import { runs } from '../helpers/runs.ts';
+import { shippedRules } from '../helpers/shipped-rules.ts';
 import { checkRequest, type WireBody } from '../helpers/wire-rules.ts';
 import {
   answers,
@@ -84,11 +85,13 @@ function asSent(history: readonly Message[]): string[] {
     max_tokens: 8192,
     messages: sentTo('anthropic', model),
   });
-  const body = anthropicRequest(request, traitsOfId(model), 'anthropic') as unknown as WireBody;
+  const receiver = { name: 'anthropic', wire: shippedRules('anthropic') };
+  const body = anthropicRequest(request, traitsOfId(model), receiver) as unknown as WireBody;
   expect(checkRequest(body)).toEqual([]);
   const chats = DIALECTS.map((dialect) => {
     const messages = sentTo('openai', 'gpt-6-sol');
-    const traits = { provider: 'openai', dialect, capabilities: CAPABILITIES };
+    const wire = shippedRules(dialect);
+    const traits = { provider: 'openai', dialect, capabilities: CAPABILITIES, wire };
     const chat = chatRequest(aRequest({ model: 'gpt-6-sol', messages }), traits);
     const plain = JSON.parse(JSON.stringify(chat)) as ChatBody;
     expect(checkChatRequest(plain, dialect)).toEqual([]);

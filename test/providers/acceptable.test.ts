@@ -3,9 +3,7 @@ import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
 import type { JsonObject } from '../../src/core/json.ts';
 import {
-  CHAT_RULES,
   imageTypeOf,
-  MESSAGES_RULES,
   objectSchema,
   ownInput,
   wellFormedJson,
@@ -15,6 +13,10 @@ import {
   wireSchema,
   withItems,
 } from '../../src/providers/acceptable.ts';
+import { wireRules } from '../../src/providers/wire-rules.ts';
+
+const MESSAGES_RULES = wireRules('messages');
+const CHAT_RULES = wireRules('chat');
 
 /** Any code units, half pairs among them. */
 const anyText = fc
@@ -107,7 +109,7 @@ it.each<readonly [JsonObject, readonly string[], readonly string[] | undefined]>
   [{ $ref: 'https://example.com/x.json' }, [], undefined],
   [branching({ else: { properties: { c: {} } } }, B), ['b', 'c'], undefined],
 ])('%j is an object at its top', (schema, properties, required) => {
-  const made = objectSchema(schema);
+  const made = objectSchema(schema, CHAT_RULES);
   expect(Object.keys(made['properties'] as object).toSorted()).toEqual(properties);
   expect(made['required']).toEqual(required);
   expect(made.type).toBe('object');
@@ -118,13 +120,13 @@ it.each<readonly [JsonObject, readonly string[], readonly string[] | undefined]>
 
 it('leaves a schema without alternatives at its top as it is', () => {
   const schema = { ...A, additionalProperties: false, $defs: { b: { anyOf: [B] } } };
-  expect(objectSchema(schema)).toEqual(schema);
+  expect(objectSchema(schema, CHAT_RULES)).toEqual(schema);
 });
 
 it('reads a part of a schema once, however often a server refers to it', () => {
   const many = Array.from({ length: 200 }, () => ({ $ref: '#/$defs/a' }));
   const schema = { anyOf: many, $defs: { a: { anyOf: many, properties: { x: {} } } } };
-  expect(objectSchema(schema)['properties']).toEqual({ x: {} });
+  expect(objectSchema(schema, CHAT_RULES)['properties']).toEqual({ x: {} });
 });
 
 it('properties whose names the Messages API refuses have others on the wire, and their own in calls', () => {
@@ -169,5 +171,5 @@ it.each([
   [`${DATA.slice(0, 8)}-${DATA.slice(9)}`, undefined],
   ['', undefined],
 ])('the image %j is sent as %j', (data, sent) => {
-  expect(wireImage({ data })?.data).toBe(sent);
+  expect(wireImage({ data }, CHAT_RULES)?.data).toBe(sent);
 });

@@ -11,12 +11,19 @@ import { buildRequest as buildChat } from '../../src/providers/openai/request.ts
 import type { ModelRequest } from '../../src/providers/provider.ts';
 import { type ChatBody, checkChatRequest } from '../helpers/chat-rules.ts';
 import { runs } from '../helpers/runs.ts';
+import { SHIPPED, shippedRules } from '../helpers/shipped-rules.ts';
 import { checkRequest, type WireBody } from '../helpers/wire-rules.ts';
 
-const PNG = Buffer.concat([
-  Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]),
-  Buffer.alloc(24),
-]).toString('base64');
+/** An image with these first bytes, in base64. */
+const imageOf = (first: string): string =>
+  Buffer.concat([Buffer.from(first, 'latin1'), Buffer.alloc(24)]).toString('base64');
+const IMAGES = {
+  png: imageOf('\x89PNG\r\n\x1a\n'),
+  jpeg: imageOf('\xff\xd8\xff\xe0'),
+  gif: imageOf('GIF89a'),
+  webp: imageOf('RIFF\x18\0\0\0WEBPVP8 '),
+};
+const { png: PNG } = IMAGES;
 
 /** Texts that people, models, tools and imports bring along. */
 const text = fc.oneof(
@@ -24,18 +31,38 @@ const text = fc.oneof(
   fc.string({ maxLength: 12, unit: 'binary' }),
 );
 const toolName = fc.oneof(
-  fc.constantFrom('rye_bash', '', ' ', 'psql -c', 'functions.rye_bash', 'é', 'a'.repeat(457)),
+  fc.constantFrom(
+    'rye_bash',
+    '',
+    ' ',
+    'psql -c',
+    'functions.rye_bash',
+    'é',
+    '21st_magic',
+    '-x',
+    'a'.repeat(100),
+    'a'.repeat(457),
+  ),
   fc.string({ maxLength: 8 }),
 );
 const callId = fc.oneof(
-  fc.constantFrom('toolu_1', 'call_a|fc_b', 'call_a_fc_b', '', 'ß', `call_${'x'.repeat(430)}`),
+  fc.constantFrom(
+    'toolu_1',
+    'call_a|fc_b',
+    'call_a_fc_b',
+    'functions.x:0',
+    '',
+    'ß',
+    'a'.repeat(64),
+    `call_${'x'.repeat(430)}`,
+  ),
   fc.string({ maxLength: 10 }),
 );
 const image = fc.record({
   type: fc.constant('image' as const),
   media_type: fc.constantFrom('image/png', 'image/jpeg', 'image/jpg', 'IMAGE/PNG', 'text/html', ''),
   data: fc.constantFrom(
-    PNG,
+    ...Object.values(IMAGES),
     '',
     `data:image/png;base64,${PNG}`,
     `${PNG.slice(0, 20)}\n${PNG.slice(20)}`,
@@ -149,26 +176,66 @@ function requestOf(
   return { model, messages: historyOf(turns), ...rest };
 }
 
+interface TextRule {
+  readonly punctuation: string;
+  readonly length: number;
+  readonly exact?: boolean;
+  readonly starts_with_letter?: boolean;
+}
+
+/** The rules that a provider's file states, else those of its kind of API: read here, not by the code that is tested. */
+function stated({ kind, wire = {} }: JsonObject) {
+  const rules = wire as JsonObject;
+  const isChat = kind === 'openai';
+  const form = (member: string, given: TextRule): RegExp => {
+    const rule = { ...given, ...(rules[member] as Partial<TextRule> | undefined) };
+    const { punctuation, length, exact = false, starts_with_letter: letter = false } = rule;
+    const allowed = punctuation.replaceAll(/./g, String.raw`\$&`);
+    const start = letter ? '(?=[a-zA-Z_])' : '';
+    const least = exact ? length : 1;
+    return new RegExp(`^${start}[a-zA-Z0-9${allowed}]{${least},${length}}$`);
+  };
+  const anyMark = Array.from({ length: 94 }, (_, at) => String.fromCharCode(33 + at))
+    .filter((one) => !/[a-z0-9]/i.test(one))
+    .join('');
+  return {
+    name: form('tool_name', { punctuation: '_-', length: isChat ? 64 : 128 }),
+    id: form(
+      'call_id',
+      isChat ? { punctuation: anyMark, length: 40 } : { punctuation: '_-', length: 64 },
+    ),
+    key: isChat ? /^[^]*$/ : /^[a-zA-Z0-9_.-]{1,64}$/,
+    images: (rules['images'] ?? ['png', 'jpeg', 'gif', 'webp']) as (keyof typeof IMAGES)[],
+    afterResults: rules['after_results'] ?? 'user',
+  };
+}
+type Stated = ReturnType<typeof stated>;
+
 /** Rules of every API, for all that is sent. */
 function checkAll(
   sent: string,
   ids: readonly string[],
   names: readonly string[],
-  rules: {
-    readonly id: RegExp;
-    readonly name: RegExp;
-  },
+  rules: Stated,
 ): string[] {
   const problems: string[] = [];
   if (toUSVString(sent) !== sent || /(?<!\\)(?:\\\\)*\\ud[89a-f]/.test(sent))
     problems.push('half a pair');
   for (const one of ids) if (!rules.id.test(one)) problems.push(`the id ${one}`);
   for (const one of names) if (!rules.name.test(one)) problems.push(`the name ${one}`);
-  for (const [, type, data = ''] of sent.matchAll(/"media_type":"([^"]*)","data":"([^"]*)"/g))
-    if (type !== 'image/png' || data !== PNG) problems.push(`an image of ${type}`);
-  for (const [, url] of sent.matchAll(/"url":"([^"]*)"/g))
-    if (url !== `data:image/png;base64,${PNG}`) problems.push(`the image ${url}`);
+  const isShown = (type: string | undefined, data: string | undefined): boolean =>
+    rules.images.some((known) => type === `image/${known}` && data === IMAGES[known]);
+  for (const [, type, data] of sent.matchAll(/"media_type":"([^"]*)","data":"([^"]*)"/g))
+    if (!isShown(type, data)) problems.push(`an image of ${type}`);
+  for (const [, type, data] of sent.matchAll(/"url":"data:([^";]*);base64,([^"]*)"/g))
+    if (!isShown(type, data)) problems.push(`the image ${type}`);
   return problems;
+}
+
+/** Schemas with a keyword at the top that APIs refuse there. */
+function alternatives(schemas: readonly unknown[]): readonly unknown[] {
+  const refused = /^(?:oneOf|anyOf|allOf|not|if|then|else|enum|const|\$ref)$/;
+  return schemas.filter((one) => Object.keys(one as object).some((name) => refused.test(name)));
 }
 
 /** A list without `items`, or an object at the top without properties, which chat completions refuse. */
@@ -181,12 +248,21 @@ function listsWithoutItems(value: unknown): number {
   return Object.values(value).reduce((sum, one) => sum + listsWithoutItems(one), Number(isBad));
 }
 
-test('the Messages API accepts every history', () => {
+const OF_KIND = Object.entries(SHIPPED).map(([name, file]) => ({ name, file }));
+const MESSAGES = OF_KIND.filter(({ file }) => file['kind'] === 'anthropic');
+const CHAT = [
+  ...OF_KIND.filter(({ file }) => file['kind'] === 'openai'),
+  ...['compatible', 'llamacpp'].map((name) => ({ name, file: { kind: 'openai', dialect: name } })),
+];
+
+test.each(MESSAGES)('the Messages API of $name accepts every history', ({ name, file }) => {
   const traits = { thinking: 'none', forcedTools: true, structuredOutput: true } as const;
+  const rules = stated(file);
+  const receiver = { name: 'anthropic', wire: shippedRules(name) };
   fc.assert(
     fc.property(request, (given) => {
       const asked = requestOf(given, 'claude-sonnet-4-5');
-      const sent = wellFormedJson(JSON.stringify(buildMessages(asked, traits, 'anthropic')));
+      const sent = wellFormedJson(JSON.stringify(buildMessages(asked, traits, receiver)));
       const body = JSON.parse(sent) as WireBody;
       const blocks = body.messages.flatMap(({ content }) =>
         typeof content === 'string' ? [] : content,
@@ -195,44 +271,34 @@ test('the Messages API accepts every history', () => {
         type.startsWith('tool_') ? [id ?? tool_use_id ?? ''] : [],
       );
       const names = [...blocks.filter(({ type }) => type === 'tool_use'), ...(body.tools ?? [])];
-      const rules = { id: /^[a-zA-Z0-9_-]{1,64}$/, name: /^[a-zA-Z0-9_-]{1,128}$/ };
       const own = checkAll(
         sent,
         ids,
-        names.map(({ name: one = '' }) => one),
+        names.map((block) => block.name ?? ''),
         rules,
       );
       const keys = (body.tools ?? []).flatMap(({ input_schema }) => {
         const { properties = {}, required = [] } = input_schema as Record<string, object>;
         return [...Object.keys(properties), ...(required as string[])];
       });
-      const badKeys = keys.filter((key) => !/^[a-zA-Z0-9_.-]{1,64}$/.test(key));
+      const badKeys = keys.filter((key) => !rules.key.test(key));
+      const bad = alternatives((body.tools ?? []).map(({ input_schema }) => input_schema));
       const empty = blocks.filter(({ type, data }) => type === 'redacted_thinking' && !data);
-      expect([...checkRequest(body), ...own, ...empty, ...badKeys]).toEqual([]);
+      expect([...checkRequest(body), ...own, ...empty, ...badKeys, ...bad]).toEqual([]);
     }),
     runs(300),
   );
 });
 
-const DIALECTS: readonly Dialect[] = [
-  'openai',
-  'azure',
-  'openrouter',
-  'gemini',
-  'groq',
-  'mistral',
-  'vllm',
-  'ollama',
-  'lmstudio',
-  'compatible',
-];
-
-test.each(DIALECTS)('chat completions of %s accept every history', (dialect) => {
+test.each(CHAT)('chat completions of $name accept every history', ({ name, file }) => {
+  const dialect = file['dialect'] as Dialect;
+  const rules = stated(file);
   const capabilities = ['tools', 'forced_tools', 'images'] as const;
   fc.assert(
     fc.property(request, (given) => {
       const asked = requestOf(given, 'm');
-      const built = buildChat(asked, { provider: 'lab', dialect, capabilities });
+      const wire = shippedRules(name);
+      const built = buildChat(asked, { provider: 'lab', dialect, capabilities, wire });
       const sent = wellFormedJson(JSON.stringify(built));
       const body = JSON.parse(sent) as ChatBody;
       const calls = body.messages.flatMap(({ tool_calls = [] }) => tool_calls);
@@ -241,11 +307,18 @@ test.each(DIALECTS)('chat completions of %s accept every history', (dialect) => 
         ...body.messages.flatMap(({ tool_call_id }) => tool_call_id ?? []),
       ];
       const names = [...calls, ...(body.tools ?? [])].map((one) => one.function.name);
-      const rules = { id: /^[\x21-\x7e]{1,40}$/, name: /^[a-zA-Z0-9_-]{1,64}$/ };
       const parameters = (body.tools ?? []).map((one) => one.function.parameters as JsonObject);
       const bad = parameters.filter((one) => !one['properties'] || listsWithoutItems(one) > 0);
       const problems = checkChatRequest(body, dialect).filter((one) => !one.startsWith('no usage'));
-      expect([...problems, ...checkAll(sent, ids, names, rules), ...bad]).toEqual([]);
+      const late = body.messages.filter(
+        ({ role }, at) =>
+          role === 'user' && role !== rules.afterResults && body.messages[at - 1]?.role === 'tool',
+      );
+      const blank = body.messages.filter(
+        ({ content }) => typeof content === 'string' && content.trim() === '',
+      );
+      const all = [...bad, ...alternatives(parameters), ...late, ...blank];
+      expect([...problems, ...checkAll(sent, ids, names, rules), ...all]).toEqual([]);
     }),
     runs(120),
   );

@@ -262,6 +262,24 @@ describe('a provider file', () => {
     [{ kind: 'openai', models: { m: MODEL }, tiers: { fast: 'n' } }, 'tiers.fast is "n"'],
     [{ kind: 'openai', models: { m: MODEL }, tiers: { a: 'b', b: 'a' } }, 'tiers.a is "b"'],
     [{ kind: 'openai', models: { m: MODEL }, fallback: ['n'] }, 'fallback has "n"'],
+    [{ kind: 'openai', wire: [] }, 'wire is not a mapping'],
+    [{ kind: 'openai', wire: { tool_names: {} } }, 'wire.tool_names is not a known key'],
+    [{ kind: 'openai', wire: { call_id: 9 } }, 'wire.call_id is not a mapping'],
+    [{ kind: 'openai', wire: { call_id: { length: 8 } } }, 'wire.call_id.length is 8'],
+    [{ kind: 'openai', wire: { call_id: { length: 1e6 } } }, 'wire.call_id.length is 1000000'],
+    [{ kind: 'openai', wire: { call_id: { length: '9' } } }, 'wire.call_id.length is "9"'],
+    [{ kind: 'openai', wire: { call_id: { pattern: '(a+)+$' } } }, 'wire.call_id.pattern is not'],
+    [{ kind: 'openai', wire: { tool_name: { punctuation: 'é' } } }, 'tool_name.punctuation is "é"'],
+    [{ kind: 'openai', wire: { tool_name: { punctuation: 'a-z' } } }, 'punctuation is "a-z"'],
+    [{ kind: 'openai', wire: { tool_name: { exact: 'yes' } } }, 'wire.tool_name.exact is "yes"'],
+    [{ kind: 'openai', wire: { property_name: true } }, 'wire.property_name is not a mapping'],
+    [{ kind: 'openai', wire: { refused_at_top: 'anyOf' } }, 'wire.refused_at_top is not a list'],
+    [{ kind: 'openai', wire: { refused_at_top: ['a b'] } }, 'wire.refused_at_top has "a b"'],
+    [{ kind: 'openai', wire: { images: ['image/png'] } }, 'wire.images has "image/png"'],
+    [{ kind: 'openai', wire: { images: ['svg'] } }, 'wire.images has "svg"'],
+    [{ kind: 'openai', wire: { list_items: 1 } }, 'wire.list_items is 1'],
+    [{ kind: 'openai', wire: { blank_text: null } }, 'wire.blank_text is null'],
+    [{ kind: 'openai', wire: { after_results: 'tool' } }, 'wire.after_results is "tool"'],
   ])('%j is refused: %s', ([value, message]) => {
     expect(() => parseCatalog({ mine: layered(value) }, KINDS)).toThrow(
       expect.objectContaining({
@@ -326,6 +344,23 @@ describe('a provider file', () => {
         message: expect.stringContaining('"x"') as string,
       }),
     );
+  });
+
+  test('rules of the wire are those of the dialect, with single members replaced', () => {
+    const own = { kind: 'openai', dialect: 'mistral', models: { m: MODEL } };
+    const shorter = { ...own, wire: { call_id: { length: 12 }, images: ['png'] } };
+    const { lab, gateway, other } = parseCatalog(
+      {
+        mistral: layered({ ...own, wire: { call_id: { length: 9, exact: true } } }),
+        lab: layered(own),
+        gateway: layered(shorter),
+        other: layered({ ...own, dialect: 'vllm' }),
+      },
+      KINDS,
+    );
+    expect(lab?.wire).toEqual({ call_id: { length: 9, exact: true } });
+    expect(gateway?.wire).toEqual({ call_id: { length: 12, exact: true }, images: ['png'] });
+    expect(other).not.toHaveProperty('wire');
   });
 
   test('a dialect is one that is known', () => {

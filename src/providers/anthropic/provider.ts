@@ -1,7 +1,7 @@
-import { MESSAGES_RULES } from '../acceptable.ts';
 import { authorizedFetch, type HttpSetup, sseProvider, TakenIds, ToolNames } from '../adapter.ts';
 import type { ProviderConfig } from '../catalog.ts';
 import { type ModelProvider, type ProviderKind, REMOTE_MODEL } from '../provider.ts';
+import { wireRules } from '../wire-rules.ts';
 import { buildRequest, type ModelTraits, requestText, traitsOfId } from './request.ts';
 import { streamDecoder } from './stream.ts';
 
@@ -10,11 +10,12 @@ export const ANTHROPIC: ProviderKind = { traits: REMOTE_MODEL, open: anthropicPr
 /** Claude through `@anthropic-ai/sdk`. The SDK is loaded by the first call. */
 export function anthropicProvider(setup: HttpSetup): ModelProvider {
   const { config } = setup;
+  const wire = wireRules('messages', config.wire);
   return sseProvider(setup, {
     defaultURL: 'https://api.anthropic.com',
     needsKey: true,
     decoder: (request) =>
-      streamDecoder(new TakenIds(request.messages), new ToolNames(request.tools, MESSAGES_RULES)),
+      streamDecoder(new TakenIds(request.messages), new ToolNames(request.tools, wire)),
     connect: async (endpoint) => {
       const { baseURL, apiKey = null, authToken = null, aws } = endpoint;
       const sdk = await import('./sdk.ts');
@@ -37,7 +38,7 @@ export function anthropicProvider(setup: HttpSetup): ModelProvider {
             .post('/v1/messages', {
               // as text, because the SDK compares anything else with the kinds of body that the platform's fetch takes
               body: requestText(
-                buildRequest(request, traitsOf(config, request.model), config.name),
+                buildRequest(request, traitsOf(config, request.model), { name: config.name, wire }),
               ),
               headers: { 'content-type': 'application/json' },
               signal,

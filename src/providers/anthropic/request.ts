@@ -16,7 +16,7 @@ import {
 } from '../../core/message.ts';
 import {
   imageNote,
-  MESSAGES_RULES,
+  isRefusedText,
   wireId,
   wireImage,
   wireName,
@@ -25,6 +25,7 @@ import {
 import { closedSchema } from '../answer-format.ts';
 import type { ThinkingStyle } from '../catalog.ts';
 import { type ModelRequest, THINKING_TOKENS, type ThinkingLevel } from '../provider.ts';
+import type { WireRules } from '../wire-rules.ts';
 
 /** The properties of a model that decide the form of a request. */
 export interface ModelTraits {
@@ -33,6 +34,12 @@ export interface ModelTraits {
   readonly forcedTools: boolean;
   /** True if `output_config.format` makes an answer match a schema. */
   readonly structuredOutput: boolean;
+}
+
+/** The provider that is asked, and what it accepts. */
+interface Receiver {
+  readonly name: string;
+  readonly wire: WireRules;
 }
 
 const EFFORT = { off: 'low', minimal: 'low', low: 'low', medium: 'medium', high: 'high' } as const;
@@ -68,13 +75,13 @@ export function traitsOfId(model: string): ModelTraits {
 export function buildRequest(
   request: ModelRequest,
   traits: ModelTraits,
-  provider: string,
+  receiver: Receiver,
 ): MessageCreateParamsStreaming {
   const { output_schema: asked } = request;
   // the API takes a format beside tools, but only for schemas that its grammar can express
   const schema = asked && traits.structuredOutput ? closedSchema(asked) : undefined;
   const forced = request.tool_choice === 'any' || typeof request.tool_choice === 'object';
-  const messages = toMessages(request, provider);
+  const messages = toMessages(request, receiver);
   if (request.cache) markMessages(messages);
   // a forced call leaves no room for thinking; if it cannot be forced, thinking stays on
   const level = forced && traits.forcedTools ? 'off' : request.thinking;
@@ -92,7 +99,7 @@ export function buildRequest(
     stream: true,
     messages,
     ...systemOf(request),
-    ...toolsOf(request, traits),
+    ...toolsOf(request, traits, receiver.wire),
     ...(thinking === undefined ? {} : { thinking }),
     ...(Object.keys(output).length === 0 ? {} : { output_config: output }),
   };
@@ -149,31 +156,31 @@ function systemOf({ system, cache }: ModelRequest): Pick<MessageCreateParamsStre
 function toolsOf(
   { tools, tool_choice = 'auto', cache }: ModelRequest,
   { forcedTools }: ModelTraits,
+  wire: WireRules,
 ): Pick<MessageCreateParamsStreaming, 'tools' | 'tool_choice'> {
   if (tools.length === 0) return {};
   const last = tools.length - 1;
   return {
     tools: tools.map(({ name, description, input_schema }, index) => ({
-      name: wireName(name, MESSAGES_RULES),
+      name: wireName(name, wire),
       description,
-      input_schema: wireSchema(input_schema, MESSAGES_RULES),
+      input_schema: wireSchema(input_schema, wire),
       ...(cache && index === last ? { cache_control: EPHEMERAL } : {}),
     })),
-    ...choiceOf(tool_choice, forcedTools),
+    ...choiceOf(tool_choice, forcedTools, wire),
   };
 }
 
 function choiceOf(
   choice: NonNullable<ModelRequest['tool_choice']>,
   forcedTools: boolean,
+  wire: WireRules,
 ): Pick<MessageCreateParamsStreaming, 'tool_choice'> {
   if (choice === 'none') return { tool_choice: { type: 'none' } };
   if (choice === 'auto' || !forcedTools) return {};
   return {
     tool_choice:
-      choice === 'any'
-        ? { type: 'any' }
-        : { type: 'tool', name: wireName(choice.name, MESSAGES_RULES) },
+      choice === 'any' ? { type: 'any' } : { type: 'tool', name: wireName(choice.name, wire) },
   };
 }
 
@@ -211,7 +218,11 @@ function thinkingOf(
 }
 
 /** Our messages as alternating user and assistant turns; tool results come first in the user turn after their calls. */
-function toMessages({ messages, model }: ModelRequest, provider: string): MessageParam[] {
+function toMessages(
+  { messages, model }: ModelRequest,
+  { name: provider, wire }: Receiver,
+): MessageParam[] {
+  const made = madeFor(wire);
   const turns: {
     role: 'user' | 'assistant';
     results: ToolResultBlockParam[];
@@ -227,19 +238,13 @@ function toMessages({ messages, model }: ModelRequest, provider: string): Messag
   for (const message of messages) {
     if (message.role === 'tool_result') {
       const turn = turnOf('user');
-      turn.results.push(remembered(RESULTS, message, toToolResult));
-      turn.content.push(...remembered(IMAGES, message, imagesOfError));
+      turn.results.push(made.result(message));
+      turn.content.push(...made.images(message));
     } else if (message.role === 'user') {
-      add(turnOf, 'user', remembered(ASKED, message, toUserContent));
+      add(turnOf, 'user', made.asked(message));
     } else {
       const isOwn = message.provider === provider && isSameModel(message, model);
-      add(
-        turnOf,
-        'assistant',
-        isOwn
-          ? remembered(OWN, message, toOwnAssistant)
-          : remembered(FOREIGN, message, toForeignAssistant),
-      );
+      add(turnOf, 'assistant', isOwn ? made.own(message) : made.foreign(message));
     }
   }
   return turns.map(({ role, results, content }) => ({
@@ -249,19 +254,35 @@ function toMessages({ messages, model }: ModelRequest, provider: string): Messag
 }
 
 /** Converted messages: messages never change, and a conversation sends all of them again with each turn. */
-const RESULTS = new WeakMap<ToolResultMessage, ToolResultBlockParam>();
-const IMAGES = new WeakMap<ToolResultMessage, readonly ContentBlockParam[]>();
-const ASKED = new WeakMap<UserMessage, readonly ContentBlockParam[]>();
-const OWN = new WeakMap<AssistantMessage, readonly ContentBlockParam[]>();
-const FOREIGN = new WeakMap<AssistantMessage, readonly ContentBlockParam[]>();
+const MADE = new WeakMap<WireRules, ReturnType<typeof converters>>();
 
-function remembered<K extends object, V>(known: WeakMap<K, V>, key: K, make: (key: K) => V): V {
-  let value = known.get(key);
-  if (value === undefined) {
-    value = make(key);
+function madeFor(wire: WireRules): ReturnType<typeof converters> {
+  const made = MADE.get(wire) ?? converters(wire);
+  MADE.set(wire, made);
+  return made;
+}
+
+function converters(wire: WireRules) {
+  return {
+    result: remembered((message: ToolResultMessage) => toToolResult(message, wire)),
+    images: remembered((message: ToolResultMessage) => imagesOfError(message, wire)),
+    asked: remembered(({ content }: UserMessage) => toContent(content, wire)),
+    own: remembered(({ content }: AssistantMessage) =>
+      content.flatMap((block) => toAssistantBlock(block, true, wire)),
+    ),
+    foreign: remembered(({ content }: AssistantMessage) =>
+      content.flatMap((block) => toAssistantBlock(block, false, wire)),
+    ),
+  };
+}
+
+function remembered<K extends object, V>(make: (key: K) => V): (key: K) => V {
+  const known = new WeakMap<K, V>();
+  return (key) => {
+    const value = known.get(key) ?? make(key);
     known.set(key, value);
-  }
-  return value;
+    return value;
+  };
 }
 
 function add(
@@ -282,22 +303,14 @@ function isSameModel({ model }: AssistantMessage, requested: string): boolean {
   );
 }
 
-function toUserContent({ content }: UserMessage): readonly ContentBlockParam[] {
-  return toContent(content);
-}
-
-function toOwnAssistant({ content }: AssistantMessage): readonly ContentBlockParam[] {
-  return content.flatMap((block) => toAssistantBlock(block, true));
-}
-
-function toForeignAssistant({ content }: AssistantMessage): readonly ContentBlockParam[] {
-  return content.flatMap((block) => toAssistantBlock(block, false));
-}
-
-function toAssistantBlock(block: AssistantBlock, sameModel: boolean): ContentBlockParam[] {
+function toAssistantBlock(
+  block: AssistantBlock,
+  sameModel: boolean,
+  wire: WireRules,
+): ContentBlockParam[] {
   switch (block.type) {
     case 'text':
-      return isBlank(block.text) ? [] : [{ type: 'text', text: block.text }];
+      return isRefusedText(block.text, wire) ? [] : [{ type: 'text', text: block.text }];
     case 'thinking':
       // signed for one model: another one rejects it, and an unsigned one is rejected by all
       if (!sameModel) return [];
@@ -310,46 +323,47 @@ function toAssistantBlock(block: AssistantBlock, sameModel: boolean): ContentBlo
   return [
     {
       type: 'tool_use',
-      id: wireId(block.call_id, MESSAGES_RULES),
-      name: wireName(block.name, MESSAGES_RULES),
+      id: wireId(block.call_id, wire),
+      name: wireName(block.name, wire),
       input: block.input,
     },
   ];
 }
 
 /** The API refuses anything but text in the result of a failed call; its images follow the results. */
-function toToolResult({ call_id, content, outcome }: ToolResultMessage): ToolResultBlockParam {
-  const blocks = toContent(content);
-  const result = { type: 'tool_result', tool_use_id: wireId(call_id, MESSAGES_RULES) } as const;
+function toToolResult(
+  { call_id, content, outcome }: ToolResultMessage,
+  wire: WireRules,
+): ToolResultBlockParam {
+  const blocks = toContent(content, wire);
+  const result = { type: 'tool_result', tool_use_id: wireId(call_id, wire) } as const;
   if (!isErrorOutcome(outcome)) return { ...result, content: blocks };
   const texts = blocks.filter(({ type }) => type === 'text');
   const shown = texts.length > 0 ? texts : [{ type: 'text' as const, text: '(no text)' }];
   return { ...result, content: shown, is_error: true };
 }
 
-function imagesOfError(message: ToolResultMessage): readonly ContentBlockParam[] {
+function imagesOfError(message: ToolResultMessage, wire: WireRules): readonly ContentBlockParam[] {
   const { name, call_id: callId, content, outcome } = message;
   const images = isErrorOutcome(outcome)
-    ? toContent(content).filter(({ type }) => type === 'image')
+    ? toContent(content, wire).filter(({ type }) => type === 'image')
     : [];
   if (images.length === 0) return [];
   return [{ type: 'text', text: `Images of the result of ${name} (${callId}):` }, ...images];
 }
 
-function toContent(content: readonly ContentBlock[]): (TextBlockParam | ImageBlockParam)[] {
+function toContent(
+  content: readonly ContentBlock[],
+  wire: WireRules,
+): (TextBlockParam | ImageBlockParam)[] {
   return content.flatMap((block): (TextBlockParam | ImageBlockParam)[] => {
     if (block.type === 'text')
-      return isBlank(block.text) ? [] : [{ type: 'text', text: block.text }];
-    const image = wireImage(block);
+      return isRefusedText(block.text, wire) ? [] : [{ type: 'text', text: block.text }];
+    const image = wireImage(block, wire);
     if (image === undefined) return [{ type: 'text', text: imageNote(block) }];
     const { type: media_type, data } = image;
     return [{ type: 'image', source: { type: 'base64', media_type, data } }];
   });
-}
-
-/** The API refuses text blocks without a visible character. */
-function isBlank(text: string): boolean {
-  return text.trim() === '';
 }
 
 /**

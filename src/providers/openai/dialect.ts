@@ -33,8 +33,6 @@ export interface DialectTraits {
   readonly usageOption: boolean;
   /** The word that forces any call, and whether one tool can be named. */
   readonly force: { readonly any: 'required' | 'any'; readonly byName: boolean };
-  /** True if call ids are nine letters or digits, and a user message must not follow a result. */
-  readonly strictOrder: boolean;
   /** True if the server can be asked what an answer cost. */
   readonly settles: boolean;
 }
@@ -48,7 +46,6 @@ const COMMON: DialectTraits = {
   formatBesideTools: true,
   usageOption: true,
   force: { any: 'required', byName: true },
-  strictOrder: false,
   settles: false,
 };
 
@@ -108,7 +105,6 @@ export const DIALECT_TRAITS: Readonly<Record<Dialect, DialectTraits>> = {
     formatBesideTools: false,
     usageOption: false,
     force: { any: 'any', byName: true },
-    strictOrder: true,
   },
 };
 

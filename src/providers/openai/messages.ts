@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import type {
   ChatCompletionContentPart,
   ChatCompletionContentPartText,
@@ -15,13 +14,15 @@ import {
   type ToolResultMessage,
   textOf,
 } from '../../core/message.ts';
-import { CHAT_RULES, imageNote, wireId, wireImage, wireName } from '../acceptable.ts';
+import { imageNote, isRefusedText, wireId, wireImage, wireName } from '../acceptable.ts';
+import type { WireRules } from '../wire-rules.ts';
 import { callAsText, resultAsText } from './answer-text.ts';
 import { CallExtras, type DialectTraits, FOREIGN_CALL } from './dialect.ts';
 
 /** The options that the wire form of messages depends on. */
 export interface MessageTraits {
   readonly dialect: DialectTraits;
+  readonly wire: WireRules;
   readonly images: boolean;
   /** `false`: calls and their results are written as text. */
   readonly nativeTools: boolean;
@@ -39,17 +40,17 @@ export function wireMessages(
   traits: MessageTraits,
 ): ChatCompletionMessageParam[] {
   const wire: ChatCompletionMessageParam[] = [];
-  const { strictOrder } = traits.dialect;
   for (const { answer, results, users } of groups(messages)) {
     if (answer) wire.push(...assistantMessage(answer, traits));
     wire.push(
       ...(traits.nativeTools
         ? results.map((result) => toolMessage(result, traits))
-        : textResults(results)),
+        : textResults(results, traits.wire)),
     );
     const shown = results.flatMap((result) => imageParts(result, traits));
     const isFollowed = shown.length > 0 || users.length > 0;
-    if (strictOrder && traits.nativeTools && results.length > 0 && isFollowed) wire.push(BRIDGE);
+    const isBridged = traits.wire.afterResults === 'assistant' && traits.nativeTools;
+    if (isBridged && results.length > 0 && isFollowed) wire.push(BRIDGE);
     if (shown.length > 0) wire.push({ role: 'user', content: shown });
     for (const content of users) {
       const parts = content.flatMap((block) => part(block, traits));
@@ -59,7 +60,7 @@ export function wireMessages(
   return wire;
 }
 
-/** Separates a result from a message of the user, which Mistral refuses to take directly. */
+/** Separates a result from a message of the user, which some servers refuse to take directly. */
 const BRIDGE: ChatCompletionMessageParam = { role: 'assistant', content: 'Understood.' };
 
 interface Group {
@@ -87,23 +88,24 @@ function assistantMessage(
   const { content } = message;
   const calls = content.filter((block) => block.type === 'tool_call');
   const text = traits.nativeTools ? textOf(content) : content.map(asText).join('');
+  const isBlank = isRefusedText(text, traits.wire);
   if (text.trim() === '' && calls.length === 0) return [];
   const isOwn = traits.isOwn(message);
   const wireCalls = calls.map(
     ({ call_id, name, input }): ChatCompletionMessageToolCall => ({
-      id: wireCallId(call_id, traits.dialect),
+      id: wireId(call_id, traits.wire),
       type: 'function',
       // what was malformed is not repeated: servers parse the arguments of earlier calls
-      function: { name: wireName(name, CHAT_RULES), arguments: JSON.stringify(input) },
+      function: { name: wireName(name, traits.wire), arguments: JSON.stringify(input) },
     }),
   );
   const hasCalls = traits.nativeTools && calls.length > 0;
   return [
     {
       role: 'assistant',
-      content: text === '' ? null : text,
+      content: isBlank ? null : text,
       ...(hasCalls ? { tool_calls: withExtras(wireCalls, calls, message, traits) } : {}),
-      ...(isOwn ? reasoningMembers(content, text, traits.dialect) : {}),
+      ...(isOwn ? reasoningMembers(content, isBlank ? '' : text, traits.dialect) : {}),
     },
   ];
 }
@@ -127,15 +129,6 @@ function withExtras(
 function signatureIn({ content }: AssistantMessage): string | undefined {
   const signed = content.find((block) => block.type === 'thinking' && block.signature);
   return signed?.type === 'thinking' ? signed.signature : undefined;
-}
-
-/** Characters of a call id where the server is strict about them. */
-const STRICT_ID_CHARS = 9;
-
-function wireCallId(callId: string, { strictOrder }: DialectTraits): string {
-  if (!strictOrder) return wireId(callId, CHAT_RULES);
-  if (/^[A-Za-z0-9]{9}$/.test(callId)) return callId;
-  return createHash('sha256').update(callId).digest('hex').slice(0, STRICT_ID_CHARS);
 }
 
 function asText(block: AssistantBlock): string {
@@ -169,25 +162,28 @@ function reasoningMembers(
 
 function toolMessage(
   { call_id, content }: ToolResultMessage,
-  { dialect }: MessageTraits,
+  { wire }: MessageTraits,
 ): ChatCompletionMessageParam {
   return {
     role: 'tool',
-    tool_call_id: wireCallId(call_id, dialect),
-    content: resultText(content),
+    tool_call_id: wireId(call_id, wire),
+    content: resultText(content, wire),
   };
 }
 
-function textResults(results: readonly ToolResultMessage[]): ChatCompletionMessageParam[] {
+function textResults(
+  results: readonly ToolResultMessage[],
+  wire: WireRules,
+): ChatCompletionMessageParam[] {
   if (results.length === 0) return [];
-  const content = results.map((result) => resultAsText(result, resultText(result.content)));
+  const content = results.map((result) => resultAsText(result, resultText(result.content, wire)));
   return [{ role: 'user', content: content.join('\n') }];
 }
 
-function resultText(content: readonly ContentBlock[]): string {
+function resultText(content: readonly ContentBlock[], wire: WireRules): string {
   const texts = content.map((block) => (block.type === 'text' ? block.text : imageNote(block)));
   const text = texts.filter((one) => one !== '').join('\n');
-  return text === '' ? '(no output)' : text;
+  return isRefusedText(text, wire) ? '(no output)' : text;
 }
 
 function imageParts(
@@ -200,9 +196,10 @@ function imageParts(
   return [{ type: 'text', text: label }, ...images.flatMap((image) => part(image, traits))];
 }
 
-function part(block: ContentBlock, { images }: MessageTraits): ChatCompletionContentPart[] {
-  if (block.type === 'text') return block.text === '' ? [] : [{ type: 'text', text: block.text }];
-  const image = images ? wireImage(block) : undefined;
+function part(block: ContentBlock, { images, wire }: MessageTraits): ChatCompletionContentPart[] {
+  if (block.type === 'text')
+    return isRefusedText(block.text, wire) ? [] : [{ type: 'text', text: block.text }];
+  const image = images ? wireImage(block, wire) : undefined;
   if (image === undefined) return [{ type: 'text', text: imageNote(block) }];
   const url = `data:${image.type};base64,${image.data}`;
   return [{ type: 'image_url', image_url: { url } }];

@@ -1,9 +1,9 @@
 import { parseJson } from '../../core/json.ts';
 import { bodyOf, textOf } from '../../startup/http-fetch.ts';
-import { CHAT_RULES } from '../acceptable.ts';
 import { authorizedFetch, type HttpSetup, sseProvider, TakenIds, ToolNames } from '../adapter.ts';
 import { CAPABILITIES, type ModelConfig, type ProviderConfig } from '../catalog.ts';
 import { type ModelProvider, type ProviderKind, REMOTE_MODEL } from '../provider.ts';
+import { wireRules } from '../wire-rules.ts';
 import { DIALECT_TRAITS } from './dialect.ts';
 import { fetchWithError } from './errors.ts';
 import { buildRequest, type ModelTraits } from './request.ts';
@@ -14,6 +14,7 @@ export const OPENAI: ProviderKind = { traits: REMOTE_MODEL, open: openAiProvider
 /** Any server of OpenAI's chat completions through the `openai` SDK. The SDK is loaded by the first call. */
 export function openAiProvider(setup: HttpSetup): ModelProvider {
   const { config } = setup;
+  const wire = wireRules('chat', config.wire);
   const { settles } = DIALECT_TRAITS[config.dialect];
   return sseProvider(setup, {
     defaultURL: 'https://api.openai.com/v1',
@@ -21,7 +22,7 @@ export function openAiProvider(setup: HttpSetup): ModelProvider {
     decoder: (request) =>
       chunkDecoder({
         takenIds: new TakenIds(request.messages),
-        names: new ToolNames(request.tools, CHAT_RULES),
+        names: new ToolNames(request.tools, wire),
         settles,
         textCalls:
           request.tools.length > 0 &&
@@ -54,7 +55,7 @@ export function openAiProvider(setup: HttpSetup): ModelProvider {
       });
       return {
         post: async (request, signal) => {
-          const body = buildRequest(request, traitsOf(config, request.model));
+          const body = buildRequest(request, { ...traitsOf(config, request.model), wire });
           const path = (config.chatPath ?? '/chat/completions').replace(
             '{model}',
             encodeURIComponent(request.model),
@@ -71,7 +72,10 @@ export function openAiProvider(setup: HttpSetup): ModelProvider {
   });
 }
 
-function traitsOf({ name, dialect, models, otherModels }: ProviderConfig, id: string): ModelTraits {
+function traitsOf(
+  { name, dialect, models, otherModels }: ProviderConfig,
+  id: string,
+): Omit<ModelTraits, 'wire'> {
   const configured: ModelConfig | null | undefined = Object.hasOwn(models, id)
     ? models[id]
     : otherModels;

@@ -5,12 +5,13 @@ import type {
 } from 'openai/resources/chat/completions';
 import type { JsonObject } from '../../core/json.ts';
 import { DIRECTIVE_RETURN } from '../../core/return-schema.ts';
-import { CHAT_RULES, objectSchema, wireName, withItems } from '../acceptable.ts';
+import { wireName, wireSchema } from '../acceptable.ts';
 import { isStrictSchema } from '../answer-format.ts';
 import type { Dialect, ModelCapability, ThinkingStyle } from '../catalog.ts';
 import type { ModelRequest } from '../provider.ts';
+import type { WireRules } from '../wire-rules.ts';
 import { textToolsPrompt } from './answer-text.ts';
-import { DIALECT_TRAITS, type DialectTraits, styleOfId, thinkingMembers } from './dialect.ts';
+import { DIALECT_TRAITS, styleOfId, thinkingMembers } from './dialect.ts';
 import { wireMessages } from './messages.ts';
 
 /** The properties of a model and its server that decide the form of a request. */
@@ -20,6 +21,7 @@ export interface ModelTraits {
   readonly capabilities: readonly ModelCapability[];
   /** Absent: decided by the model's id. */
   readonly thinking?: ThinkingStyle;
+  readonly wire: WireRules;
 }
 
 /** The body, with the members of servers that the SDK has no types for. */
@@ -41,6 +43,7 @@ export function buildRequest(request: ModelRequest, traits: ModelTraits): WireRe
   const nativeTools = can('tools');
   const messages = wireMessages(asked.messages, {
     dialect,
+    wire: traits.wire,
     images: can('images'),
     nativeTools,
     isOwn: (message) => message.provider === traits.provider && message.model === model,
@@ -56,7 +59,7 @@ export function buildRequest(request: ModelRequest, traits: ModelTraits): WireRe
     // without it most servers report no usage of a stream
     ...(dialect.usageOption ? { stream_options: { include_usage: true } } : {}),
     [dialect.maxTokens]: request.max_tokens,
-    ...(nativeTools ? toolMembers(asked, can('forced_tools'), dialect) : {}),
+    ...(nativeTools ? toolMembers(asked, can('forced_tools'), traits) : {}),
     ...(isNative ? { response_format: responseFormat(schema) } : {}),
     ...thinkingMembers(request.thinking, { style, model }, dialect),
   };
@@ -76,16 +79,17 @@ function withTextTools({ system, tools, tool_choice }: ModelRequest): string {
 function toolMembers(
   { tools, tool_choice: choice = 'auto' }: ModelRequest,
   canForce: boolean,
-  { force }: DialectTraits,
+  { dialect, wire }: ModelTraits,
 ): Pick<ChatCompletionCreateParamsStreaming, 'tools' | 'tool_choice'> {
   if (tools.length === 0) return {};
+  const { force } = DIALECT_TRAITS[dialect];
   const functions = tools.map(
     ({ name, description, input_schema }): ChatCompletionTool => ({
       type: 'function',
       function: {
-        name: wireName(name, CHAT_RULES),
+        name: wireName(name, wire),
         description,
-        parameters: withItems(objectSchema(input_schema)),
+        parameters: wireSchema(input_schema, wire),
       },
     }),
   );
@@ -97,7 +101,7 @@ function toolMembers(
   }
   return {
     tools: functions,
-    tool_choice: { type: 'function', function: { name: wireName(choice.name, CHAT_RULES) } },
+    tool_choice: { type: 'function', function: { name: wireName(choice.name, wire) } },
   };
 }
 

@@ -6,11 +6,17 @@ import { NO_USAGE } from '../../../src/core/usage.ts';
 import { buildRequest, requestText, traitsOfId } from '../../../src/providers/anthropic/request.ts';
 import type { ModelRequest, ThinkingLevel } from '../../../src/providers/provider.ts';
 import { aRequest } from '../../../src/testing/conformance/provider.ts';
+import { shippedRules } from '../../helpers/shipped-rules.ts';
 import { checkRequest, type WireBlock, type WireBody } from '../../helpers/wire-rules.ts';
 
-function build(overrides: Partial<ModelRequest>, provider = 'anthropic'): WireBody {
+const WIRE = shippedRules('anthropic');
+
+function build(overrides: Partial<ModelRequest>, name = 'anthropic'): WireBody {
   const request = aRequest(overrides);
-  return buildRequest(request, traitsOfId(request.model), provider) as unknown as WireBody;
+  return buildRequest(request, traitsOfId(request.model), {
+    name,
+    wire: WIRE,
+  }) as unknown as WireBody;
 }
 
 function reply(content: readonly AssistantBlock[], model = 'claude-sonnet-5-5'): Message {
@@ -401,7 +407,8 @@ describe('the text of a request', () => {
     const messages: Message[] = [userText('go')];
     for (const id of ['a', 'b', 'c']) {
       const request = aRequest({ messages, cache: true });
-      const body = () => buildRequest(request, traitsOfId(request.model), 'anthropic');
+      const body = () =>
+        buildRequest(request, traitsOfId(request.model), { name: 'anthropic', wire: WIRE });
       expect(JSON.parse(requestText(body()))).toEqual(JSON.parse(JSON.stringify(body())));
       messages.push(...step(id));
     }
@@ -411,7 +418,9 @@ describe('the text of a request', () => {
     const first = aRequest({ messages: [userText('go'), ...step('a')], cache: false });
     const second = { ...first, messages: [...first.messages, ...step('b')] };
     const texts = [first, second].map((request) =>
-      requestText(buildRequest(request, traitsOfId(request.model), 'anthropic')),
+      requestText(
+        buildRequest(request, traitsOfId(request.model), { name: 'anthropic', wire: WIRE }),
+      ),
     );
     expect(texts[1]?.startsWith((texts[0] ?? '').slice(0, -']}'.length))).toBe(true);
   });

@@ -2,10 +2,10 @@ import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { JsonObject } from '../../../src/core/json.ts';
-import { MESSAGES_RULES } from '../../../src/providers/acceptable.ts';
 import { ToolNames } from '../../../src/providers/adapter.ts';
 import { streamDecoder } from '../../../src/providers/anthropic/stream.ts';
 import type { ModelEvent } from '../../../src/providers/provider.ts';
+import { wireRules } from '../../../src/providers/wire-rules.ts';
 import {
   collect,
   contentIn,
@@ -33,7 +33,7 @@ const EXPECTED_CONTENT = [
 ];
 
 function decode(...data: readonly JsonObject[]): readonly ModelEvent[] {
-  const decoder = streamDecoder(new Set(['old']), new ToolNames([], MESSAGES_RULES));
+  const decoder = streamDecoder(new Set(['old']), new ToolNames([], wireRules('messages')));
   return data.flatMap((item) => decoder.push(item).events);
 }
 

@@ -7,20 +7,31 @@ import {
   userText,
 } from '../../../src/core/message.ts';
 import { NO_USAGE } from '../../../src/core/usage.ts';
-import { CHAT_RULES, wireName } from '../../../src/providers/acceptable.ts';
+import { wireName } from '../../../src/providers/acceptable.ts';
 import { CAPABILITIES, type Dialect } from '../../../src/providers/catalog.ts';
 import { DIALECT_TRAITS } from '../../../src/providers/openai/dialect.ts';
 import { buildRequest, type ModelTraits } from '../../../src/providers/openai/request.ts';
 import { THINKING_LEVELS } from '../../../src/providers/provider.ts';
 import { aRequest } from '../../../src/testing/conformance/provider.ts';
 import { type ChatBody, checkChatRequest } from '../../helpers/chat-rules.ts';
+import { shippedRules } from '../../helpers/shipped-rules.ts';
 
 const DIALECTS = Object.keys(DIALECT_TRAITS) as readonly Dialect[];
-const TRAITS: ModelTraits = { provider: 'openai', dialect: 'openai', capabilities: CAPABILITIES };
+const WIRE = shippedRules('openai');
+const TRAITS: ModelTraits = {
+  provider: 'openai',
+  dialect: 'openai',
+  capabilities: CAPABILITIES,
+  wire: WIRE,
+};
 const MODEL = 'gpt-6-sol';
 
 function built(request: Parameters<typeof aRequest>[0] = {}, traits: Partial<ModelTraits> = {}) {
-  const body = buildRequest(aRequest({ model: MODEL, ...request }), { ...TRAITS, ...traits });
+  const body = buildRequest(aRequest({ model: MODEL, ...request }), {
+    ...TRAITS,
+    wire: shippedRules(traits.dialect ?? 'openai'),
+    ...traits,
+  });
   const plain = JSON.parse(JSON.stringify(body)) as ChatBody;
   expect(checkChatRequest(plain, traits.dialect)).toEqual([]);
   return plain;
@@ -131,12 +142,12 @@ describe('messages', () => {
       messages: [userText('go'), answers(call('x', name)), result('x', [TEXT])],
       tool_choice: { name },
     });
-    const short = wireName(name, CHAT_RULES);
+    const short = wireName(name, WIRE);
     expect(short).toHaveLength(64);
     expect(body.tools?.[0]?.function.name).toBe(short);
     expect(body.messages[2]?.tool_calls?.[0]?.function.name).toBe(short);
     expect(body.tool_choice).toEqual({ type: 'function', function: { name: short } });
-    expect(wireName(`${name}x`, CHAT_RULES)).not.toBe(short);
+    expect(wireName(`${name}x`, WIRE)).not.toBe(short);
   });
 });
 

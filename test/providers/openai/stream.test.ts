@@ -3,11 +3,11 @@ import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { JsonObject } from '../../../src/core/json.ts';
 import type { Usage } from '../../../src/core/usage.ts';
-import { CHAT_RULES } from '../../../src/providers/acceptable.ts';
 import { ToolNames } from '../../../src/providers/adapter.ts';
 import type { Dialect } from '../../../src/providers/catalog.ts';
 import { chunkDecoder } from '../../../src/providers/openai/stream.ts';
 import type { ModelEvent, ModelProvider } from '../../../src/providers/provider.ts';
+import { wireRules } from '../../../src/providers/wire-rules.ts';
 import {
   collect,
   contentIn,
@@ -201,7 +201,7 @@ const TOOLS = ['rye_file_system_read', 'rye_bash'].map((name) => ({
 function decode(...chunks: readonly JsonObject[]): readonly ModelEvent[] {
   const decoder = chunkDecoder({
     takenIds: new Set(['old']),
-    names: new ToolNames(TOOLS, CHAT_RULES),
+    names: new ToolNames(TOOLS, wireRules('chat')),
     textCalls: false,
   });
   const events = chunks.flatMap((chunk) => decoder.push(chunk).events);
@@ -212,7 +212,7 @@ function decode(...chunks: readonly JsonObject[]): readonly ModelEvent[] {
 function failureOfEnd(...chunks: readonly JsonObject[]) {
   const decoder = chunkDecoder({
     takenIds: new Set<string>(),
-    names: new ToolNames(TOOLS, CHAT_RULES),
+    names: new ToolNames(TOOLS, wireRules('chat')),
     textCalls: false,
   });
   for (const chunk of chunks) decoder.push(chunk);

@@ -7,6 +7,7 @@ import type { ModelConfig, ProviderConfig } from '../../../src/providers/catalog
 import type { ModelRequest } from '../../../src/providers/provider.ts';
 import { aRequest, collect, contentIn } from '../../../src/testing/conformance/provider.ts';
 import { startChatServer } from '../../helpers/chat-server.ts';
+import { CATALOG } from '../../helpers/shipped-rules.ts';
 import { chatAt } from '../fixtures.ts';
 
 const FOLDER = new URL('../../fixtures/wire/openai/', import.meta.url);
@@ -24,7 +25,9 @@ function server(
     capabilities: ['tools', 'images', 'forced_tools', 'structured_output'],
     ...more,
   };
-  return { name: dialect, model, config: { name: dialect, dialect, models: { [model]: config } } };
+  const { wire = {} } = CATALOG[dialect] ?? {};
+  const models = { [model]: config };
+  return { name: dialect, model, config: { name: dialect, dialect, models, wire } };
 }
 
 const SERVERS = [

@@ -129,6 +129,7 @@ const PROVIDER_KEYS = [
   'tiers',
   'fallback',
   'prices_as_of',
+  'wire',
 ];
 const MODEL_KEYS = ['context_window', 'max_output_tokens', 'pricing', 'thinking', 'capabilities'];
 const PRICE_KEYS = ['input', 'output', 'cache_read', 'cache_write'];
