@@ -7,6 +7,7 @@ import { parseRiskTable } from '../policy/risk.ts';
 import { parseCatalog } from '../providers/catalog.ts';
 import { parseServers } from '../tools/mcp/config.ts';
 import { readPolicyLayer } from '../trust/policy.ts';
+import { fileHashes } from './mcp/configured.ts';
 import { shippedKinds } from './models.ts';
 
 const PROVIDERS = 'agent/providers/';
@@ -29,7 +30,8 @@ export async function checkOwnReader(file: FoundFile, spaces: Spaces): Promise<v
   } else if (id === 'mcp') {
     const { value } = await readOverShipped(file, spaces);
     const { servers, disclosure } = value;
-    const [first] = parseServers({ servers, disclosure, origin: path, env: ANY_VARIABLE }).problems;
+    const read = parseServers({ servers, disclosure, origin: path, env: ANY_VARIABLE });
+    const [first] = [...read.problems, ...fileHashes(value).problems];
     if (first) throw first;
   } else if (id.startsWith(PROVIDERS)) await checkProvider(file, spaces);
 }

@@ -255,7 +255,7 @@ export class Items implements ItemsService {
     const { type, id, path, space } = file;
     if (type === 'config' && id === 'agent/approvals') {
       const { policyProblems } = await import('./approvals/policy.ts');
-      const { serverNames } = await import('./mcp/mcp.ts');
+      const { serverNames } = await import('./mcp/configured.ts');
       const tools = (await this.#knownTools()).map((tool) => tool.id);
       const known = { tools, servers: await serverNames(this.#workspace) };
       return await policyProblems(file, this.#workspace.keyring, known);

@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { capabilityOf } from '../../core/capability.ts';
 import { RyeError } from '../../core/errors.ts';
@@ -14,28 +14,19 @@ import type { ThreadConfig } from '../../threads/thread-config.ts';
 import { definitionTokens } from '../../tools/disclosure.ts';
 import type { McpServerConfig } from '../../tools/mcp/config.ts';
 import type { Connection } from '../../tools/mcp/connection.ts';
-import type { ForeignServers } from '../../tools/mcp/foreign-config.ts';
 import { serverOfTool } from '../../tools/mcp/mcp-tools.ts';
 import { McpServers } from '../../tools/mcp/servers.ts';
 import { childEnvironment } from '../../tools/process.ts';
 import { environmentSecrets, withoutSecretsIn } from '../../tools/secrets.ts';
 import type { Tool } from '../../tools/tool.ts';
-import { sha256Hex } from '../../trust/keys.ts';
 import { faultError } from '../../trust/policy.ts';
 import { type SessionTools, threadSandbox } from '../session-tools.ts';
 import { readThreadConfig } from '../settings.ts';
 import type { Workspace } from '../workspace.ts';
 import { McpChanges } from './changes.ts';
+import { type ConfiguredServers, readServers } from './configured.ts';
 
 declare const __RYE_VERSION__: string;
-
-interface ConfiguredServers {
-  readonly servers: readonly McpServerConfig[];
-  readonly problems: readonly string[];
-}
-
-const FILE = '.mcp.json';
-const MAX_BYTES = 1024 * 1024;
 
 /** The MCP servers of a workspace: those that work in the project, and others for each worktree of a thread. */
 export class PlacedServers {
@@ -127,60 +118,6 @@ function ownSecrets(server: McpServerConfig): readonly string[] {
   return Object.values(server.headers).filter((value) => value !== '');
 }
 
-/**
- * Reads the servers of the program, of mcp.yaml and of .mcp.json; the first of a name is used. Throws `config_invalid`
- * for a mistake in one of the program.
- */
-async function readServers(workspace: Workspace): Promise<ConfiguredServers> {
-  const { value } = await (await workspace.config()).load('mcp');
-  const given = readProjectFile(workspace, value['mcp_json_sha256']);
-  const { env, mcpServers: ofProgram } = workspace.options;
-  if ([value['servers'], given, ofProgram].every((servers) => servers === undefined)) {
-    return { servers: [], problems: [] };
-  }
-  const { parseServers } = await import('../../tools/mcp/config.ts');
-  const { disclosure } = value;
-  const own = parseServers({ servers: value['servers'], disclosure, origin: 'config mcp', env });
-  const names = new Set(own.servers.map(({ name }) => name));
-  const foreign = await readForeign(given, workspace);
-  const others = parseServers({ servers: foreign.servers, disclosure, origin: FILE, env });
-  const found = [...own.servers, ...others.servers.filter(({ name }) => !names.has(name))];
-  const coded = parseServers({ servers: ofProgram, disclosure, origin: 'openRye()', env });
-  const [wrong] = coded.problems;
-  if (wrong) throw wrong;
-  const isReplaced = ({ name }: McpServerConfig): boolean => Object.hasOwn(ofProgram ?? {}, name);
-  for (const { name } of found.filter(isReplaced)) {
-    workspace.notice(`ignored: the configured MCP server ${name}: the program has its own`);
-  }
-  return {
-    servers: [...coded.servers, ...found.filter((server) => !isReplaced(server))],
-    problems: [
-      ...[...own.problems, ...foreign.problems, ...others.problems].map(
-        ({ message }) => `${message}; skipped`,
-      ),
-      ...foreign.notes,
-    ],
-  };
-}
-
-/** Returns the names of the configured servers; undefined if they cannot be read. */
-export async function serverNames(workspace: Workspace): Promise<readonly string[] | undefined> {
-  try {
-    return (await readServers(workspace)).servers.map(({ name }) => name);
-  } catch {
-    return undefined;
-  }
-}
-
-async function readForeign(
-  text: string | undefined,
-  { options: { projectPath, env } }: Workspace,
-): Promise<ForeignServers> {
-  if (text === undefined) return { servers: {}, notes: [], problems: [] };
-  const { readForeignServers } = await import('../../tools/mcp/foreign-config.ts');
-  return readForeignServers(text, { origin: FILE, projectPath, env });
-}
-
 /** Returns why a server that mcp.yaml of the project names is not used: its signature does not count. */
 export function ignoredServer(
   { spaces, verification }: Workspace,
@@ -195,29 +132,6 @@ export function ignoredServer(
   return new RyeError(code, `the MCP server ${server} cannot be used: ${message}`, {
     hint: `${hint ?? 'Review it'}.`,
   });
-}
-
-/**
- * The text of the project's .mcp.json. The file starts programs and has no signature, so it is used
- * only where a configuration that is trusted names its SHA-256.
- */
-function readProjectFile({ options, notice }: Workspace, trusted: unknown): string | undefined {
-  const path = join(options.projectPath, FILE);
-  const stats = statSync(path, { throwIfNoEntry: false });
-  if (stats === undefined) return undefined;
-  if (!stats.isFile() || stats.size > MAX_BYTES) {
-    notice(`ignored: ${path} is not a regular file of at most 1 MiB`);
-    return undefined;
-  }
-  const bytes = readFileSync(path);
-  const sha256 = sha256Hex(bytes);
-  if (trusted !== sha256) {
-    notice(
-      `ignored: ${path} is not trusted. To use it, add mcp_json_sha256: ${sha256} to .ai/config/mcp.yaml and sign that file.`,
-    );
-    return undefined;
-  }
-  return bytes.toString('utf8');
 }
 
 export interface RemoteSessionOptions {

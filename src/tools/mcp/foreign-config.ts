@@ -15,6 +15,8 @@ export interface ForeignSource {
 export interface ForeignServers {
   /** In the form of mcp.yaml. */
   readonly servers: Readonly<Record<string, unknown>>;
+  /** Those of all servers here, also of ones with a problem. */
+  readonly names: readonly string[];
   /** One sentence for what is ignored or has another name here. */
   readonly notes: readonly string[];
   readonly problems: readonly RyeError[];
@@ -44,15 +46,29 @@ const KNOWN: ReadonlySet<string> = new Set(Object.keys(httpSchema.properties));
 /** `${input:token}`: a question that only the other program asks. */
 const QUESTION = /\$\{input:([^}]*)\}/;
 
+/** A format of files. `parse` throws, or returns undefined, for a text that is none. */
+export interface Format {
+  readonly name: string;
+  readonly parse: (text: string) => unknown;
+}
+
+/** JSON as programs allow it: with comments, trailing commas and a byte order mark. */
+const LENIENT_JSON: Format = { name: 'JSON', parse: (text) => parseJson(withoutComments(text)) };
+
 /**
- * Reads the servers in a file of another program: Claude Code, Cursor, Cline, VS Code, Codex, Gemini CLI, Amazon Q. The
- * file may have comments, trailing commas and a byte order mark. What rye does not know costs no server: a note names it.
+ * Reads the servers in a file of another program: Claude Code, Cursor, Cline, VS Code, Codex, Gemini CLI, Amazon Q.
+ * What rye does not know costs no server: a note names it.
  */
-export function readForeignServers(text: string, source: ForeignSource): ForeignServers {
+export function readForeignServers(
+  text: string,
+  source: ForeignSource,
+  format: Format = LENIENT_JSON,
+): ForeignServers {
   const { origin } = source;
-  const value = parseJson(withoutComments(text));
+  const value = parsed(text, format);
   const fault = (problem: string): ForeignServers => ({
     servers: {},
+    names: [],
     notes: [],
     problems: [
       new RyeError('config_invalid', `${origin}: ${problem}`, {
@@ -60,19 +76,21 @@ export function readForeignServers(text: string, source: ForeignSource): Foreign
       }),
     ],
   });
-  if (value === undefined) return fault('it is not JSON');
+  if (value === undefined) return fault(`it is not ${format.name}`);
   const given = isRecord(value) ? serversIn(value) : undefined;
   if (given === undefined) return fault('it has no mapping mcpServers from name to server');
   const servers: Members = {};
+  const names: string[] = [];
   const notes: string[] = [];
   const problems: RyeError[] = [];
   for (const [givenName, one] of Object.entries(given)) {
     const where = `${origin}: the MCP server "${givenName}"`;
+    const name = usableName(givenName, { ...given, ...servers });
+    names.push(name);
     try {
       const { server, ignored } = isRecord(one)
         ? readServer(one, source)
         : { server: one, ignored: [] };
-      const name = usableName(givenName, { ...given, ...servers });
       if (name !== givenName) notes.push(`${where} has the name ${name} here`);
       if (ignored.length > 0) notes.push(`${where}: ignored: ${ignored.join(', ')}`);
       servers[name] = server;
@@ -83,18 +101,26 @@ export function readForeignServers(text: string, source: ForeignSource): Foreign
       );
     }
   }
-  return { servers, notes, problems };
+  return { servers, names, notes, problems };
 }
 
-/** Comments and trailing commas, which programs allow although they are no JSON; texts stay. */
+function parsed(text: string, { parse }: Format): unknown {
+  try {
+    return parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Removes comments and trailing commas; texts stay. What is not closed ends with the file, so that no text takes long. */
 function withoutComments(text: string): string {
   return text
     .replace(/^\uFEFF/, '')
     .replaceAll(
-      /("(?:[^"\\]|\\.)*")|\/\/[^\n]*|\/\*[\s\S]*?\*\//g,
+      /("(?:[^"\\]|\\[^])*(?:"|\\?$))|\/\/[^\n]*|\/\*[^]*?(?:\*\/|$)/g,
       (_, kept?: string) => kept ?? ' ',
     )
-    .replaceAll(/("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])/g, (_, kept?: string) => kept ?? '');
+    .replaceAll(/("(?:[^"\\]|\\[^])*(?:"|\\?$))|,(?=\s*[}\]])/g, (_, kept?: string) => kept ?? '');
 }
 
 function serversIn(file: Members): Members | undefined {
@@ -125,7 +151,7 @@ function readServer(
   const server: Members = {};
   const ignored: string[] = [];
   for (const [member, value] of Object.entries(given)) {
-    const name = ALIASES[member] ?? member;
+    const name = lookup(ALIASES, member) ?? member;
     if (value === null || member === 'disabled') continue;
     if (!KNOWN.has(name)) {
       if (!isSecretMember(member)) ignored.push(member);
@@ -134,7 +160,8 @@ function readServer(
   if (given['disabled'] === true) server['enabled'] = false;
   const { type, command } = server;
   if (typeof type === 'string') {
-    server['type'] = TYPES[type.toLowerCase().replaceAll(/[-_]/g, '')] ?? type;
+    const plain = type.toLowerCase().replaceAll(/[-_]/g, '');
+    server['type'] = lookup(TYPES, plain) ?? type;
   }
   if (Array.isArray(command)) {
     const [program, ...args] = command as readonly unknown[];
@@ -146,6 +173,10 @@ function readServer(
   // one that is not used needs no variables
   if (server['enabled'] === false) return { server, ignored: [] };
   return { server: replaced(server, source), ignored };
+}
+
+function lookup(words: Readonly<Record<string, string>>, name: string): string | undefined {
+  return Object.hasOwn(words, name) ? words[name] : undefined;
 }
 
 function isSecretMember(member: string): boolean {
