@@ -98,6 +98,12 @@ const callOptional = {
   item_id: text(),
   risk: text(),
   reads_only: flag(),
+  files: anything(
+    'Files that a search opens; null: more than are listed; absent: no rule asks for them',
+  ),
+  commands: anything(
+    'Commands of a shell line, each with its arguments; null: they cannot be known',
+  ),
   run_tool_counts: open('Calls of each tool that this run let through before this batch'),
 } as const;
 

@@ -12,6 +12,7 @@ import { assertItemId } from '../core/ids.ts';
 import { isJsonObject, isRecord, type JsonObject, type JsonValue, toText } from '../core/json.ts';
 import type { ContextBlock } from '../core/plan.ts';
 import { escapeXml } from '../core/text.ts';
+import { type CallView, matchedView } from '../policy/call-views.ts';
 import { evaluate } from '../policy/condition.ts';
 import { interpolate } from '../policy/interpolate.ts';
 import { parseControl } from './action.ts';
@@ -54,6 +55,8 @@ export interface DispatchOptions {
 export interface HookCall {
   readonly event: HookEvent;
   readonly context: JsonObject;
+  /** Of `tool_gate`: all that the call does. A condition is about the call if it is about any of them. */
+  readonly views?: readonly CallView[] | undefined;
 }
 
 /**
@@ -125,11 +128,21 @@ export function notRun(
   call: HookCall,
   suppress: readonly string[],
 ): Fired | undefined {
-  const matched = hook.condition === undefined || evaluate(hook.condition, call.context);
+  const matched = contextFor(hook, call) !== undefined;
   if (!matched) return firedRecord(hook, { matched, outcome: 'not_matched' });
   return isSuppressed(hook, suppress)
     ? firedRecord(hook, { matched, outcome: 'suppressed' })
     : undefined;
+}
+
+/** The context for the actions of a hook, with the part of a call that its condition is about; undefined if there is none. */
+function contextFor({ condition }: HookDeclaration, call: HookCall): JsonObject | undefined {
+  const { context, views } = call;
+  if (condition === undefined || views === undefined) {
+    return condition === undefined || evaluate(condition, context) ? context : undefined;
+  }
+  const view = matchedView(condition, context, views);
+  return view && { ...context, input: view.input };
 }
 
 /** A `hook_fired` payload. */
@@ -155,7 +168,7 @@ export async function runHook(
   const progress: Progress = { drafts: [], contents: [] };
   const start = options.clock.monotonic();
   const failure = await withinTimeout(hook, options, (signal) =>
-    runActions(hook, call.context, { ...options, signal, progress }),
+    runActions(hook, contextFor(hook, call) ?? call.context, { ...options, signal, progress }),
   );
   const duration_ms = Math.round(options.clock.monotonic() - start);
   if (failure === undefined) {

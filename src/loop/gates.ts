@@ -3,8 +3,9 @@ import { type CapabilityNeed, capabilityOf } from '../core/capability.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
 import type { EventDraft } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
-import type { JsonObject } from '../core/json.ts';
+import { compact, type JsonObject } from '../core/json.ts';
 import type { CallContext } from '../hooks/handlers.ts';
+import { callViews, commandTexts } from '../policy/call-views.ts';
 import { covers } from '../policy/capability.ts';
 import type { Resolution, ResolvedCall } from '../tools/tool.ts';
 import type { OverBudget } from './call-history.ts';
@@ -237,13 +238,15 @@ async function hookGates(
   facts: Pick<CallContext, 'tool' | 'input'> & Partial<CallContext>,
 ): Promise<Gated> {
   const { tool } = facts;
+  const { views, members } = await judgedBy(run, tool, facts.input);
   const context = run.hooks.context({
     call_id: requested.call.call_id,
     name: requested.call.name,
     ...facts,
+    ...members,
     run_tool_counts: run.calls.budgets.counts,
   });
-  const report = await run.hooks.gate(context);
+  const report = await run.hooks.gate(context, views);
   const { decision, substitute } = report;
   if (run.stop.signal.aborted) return ended(notStarted(run, requested, tool));
   const reason = refusalOf(decision);
@@ -261,6 +264,18 @@ async function hookGates(
   const content = judgement.substitute ?? substitute?.content;
   if (content) return ended(settle(requested, tool, 'substituted', content));
   return { asks: [...askOf(report), ...judgement.asks] };
+}
+
+/** What gates judge: the call with real paths, each file that it opens, and each command that it runs. */
+async function judgedBy(run: Run, tool: string, raw: JsonObject) {
+  const { handlers, hooks, judge } = run.ports;
+  const isHandled = handlers?.tool_gate !== undefined;
+  if (!judge || !(isHandled || run.hooks.hasGates)) return { views: [{ input: raw }], members: {} };
+  const judged = await judge(tool, raw, isHandled || hooks.gatesPaths?.() === true);
+  const views = callViews(tool, raw, judged);
+  const commands = commandTexts(views);
+  const { input, files } = judged;
+  return { views, members: compact({ input, files, commands }) };
 }
 
 function askOf({ decision, fired }: GateDecision): Gated['asks'] {

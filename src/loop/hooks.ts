@@ -2,6 +2,7 @@ import { RyeError, toRyeError } from '../core/errors.ts';
 import type { ControlAction } from '../core/hook.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
+import type { CallView } from '../policy/call-views.ts';
 import { type Conversation, note } from './conversation.ts';
 import type {
   ControlEvent,
@@ -74,12 +75,17 @@ export class Hooks {
     );
   }
 
+  /** True if a gate hook is asked about calls. */
+  get hasGates(): boolean {
+    return this.#isHeard('tool_gate');
+  }
+
   /** Asks the gate hooks about a call. A gate that fails refuses. */
-  async gate(context: JsonObject): Promise<GateDecision> {
+  async gate(context: JsonObject, views: readonly CallView[]): Promise<GateDecision> {
     const { ports, stop } = this.#scope;
     if (!this.#isHeard('tool_gate')) return { fired: [] };
     const decision = await this.#dispatch('tool_gate', () =>
-      ports.hooks.gate(context, stop.cancelSignal),
+      ports.hooks.gate(context, stop.cancelSignal, views),
     );
     const refusal = { control: 'fail', error: 'its gate could not be asked' } as const;
     return decision ?? { fired: [], decision: refusal };

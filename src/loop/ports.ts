@@ -12,6 +12,7 @@ import type { Cost, MicroUsd, Usage } from '../core/usage.ts';
 import type { HandlerLists } from '../hooks/handlers.ts';
 import type { AwaitedCall } from '../log/open-calls.ts';
 import type { Held } from '../policy/budget.ts';
+import type { CallView, JudgedInput } from '../policy/call-views.ts';
 import type { ErrorRule } from '../policy/error-class.ts';
 import type { ProviderFacts } from '../policy/provider-hint.ts';
 import type { ModelEvent, ModelProvider, ProviderTraits, ToolList } from '../providers/provider.ts';
@@ -86,7 +87,13 @@ export interface HookPort {
   listens?(event: ControlEvent | ObservedEvent | 'tool_gate'): boolean;
   control(event: ControlEvent, context: JsonObject, signal: AbortSignal): Promise<HookDecision>;
   observe(event: ObservedEvent, context: JsonObject, signal: AbortSignal): Promise<HookReport>;
-  gate(context: JsonObject, signal: AbortSignal): Promise<GateDecision>;
+  gate(
+    context: JsonObject,
+    signal: AbortSignal,
+    views?: readonly CallView[],
+  ): Promise<GateDecision>;
+  /** True if a gate is about the files that a call opens. Absent: none is. */
+  gatesPaths?(): boolean;
 }
 
 /** The thread's claim in the ledger. */
@@ -348,6 +355,8 @@ export interface LoopPorts {
   /** Earlier results have left the model's view: tools must not refer to them any more. */
   forgetReads?(): void;
   readonly gates?: readonly PolicyGate[];
+  /** Returns the files that a call names and opens, as gates judge them. Absent: gates judge what the model wrote. */
+  judge?(tool: string, input: JsonObject, listsFiles: boolean): Promise<JudgedInput>;
   readonly inbox?: InboxPort;
   /** Absent: no call asks. */
   readonly approvals?: ApprovalPort;

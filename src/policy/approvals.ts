@@ -16,8 +16,9 @@ import { compact, isRecord, type JsonObject } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
 import files from '../schemas/settings.json' with { type: 'json' };
 import type { SettingsFiles } from '../schemas/settings.ts';
+import { type CallView, callViews, type JudgedInput, matchedView } from './call-views.ts';
 import { includes, meet, parseCapability } from './capability.ts';
-import { conditionPaths, evaluate, parseCondition } from './condition.ts';
+import { conditionPaths, parseCondition } from './condition.ts';
 import { globMatches } from './glob.ts';
 
 const schema: CheckedSchema = files.properties['agent/approvals'];
@@ -309,6 +310,8 @@ export interface AskedCall {
   readonly capability: string;
   readonly risk: Risk;
   readonly input: JsonObject;
+  /** The files that the call names and opens; absent: rules judge what was written. */
+  readonly judged?: JudgedInput | undefined;
   readonly worstCaseUsd: number | null;
   /** Further members for conditions, such as `cost` and `cost_left`. */
   readonly context: JsonObject;
@@ -324,21 +327,23 @@ export function gateVerdict(refusals: number, asks: number): GateVerdict {
   return asks > 0 ? 'ask' : 'allow';
 }
 
-/** The first rule of a policy that matches a call. */
-function matchingRule(policy: ApprovalPolicy, call: AskedCall): ApprovalRule | undefined {
-  return policy.rules.find((rule) => matches(rule, call));
+/** The first rule of a policy about each part of a call: a rule about one part hides no rule about another. */
+function matchingRules({ rules }: ApprovalPolicy, call: AskedCall): readonly ApprovalRule[] {
+  const views = callViews(call.tool, call.input, call.judged);
+  const matched = new Set(views.map((view) => rules.find((rule) => matches(rule, call, view))));
+  return rules.filter((rule) => matched.has(rule));
 }
 
-function matches(rule: ApprovalRule, call: AskedCall): boolean {
+function matches(rule: ApprovalRule, call: AskedCall, view: CallView): boolean {
   const { tool, capability, risk, when, spendAbove } = rule;
   if (tool !== undefined && !namesTool(tool, call.tool)) return false;
   if (capability !== undefined && !includes(capability, call.capability)) return false;
   // a rule about a risk is about the higher ones too
   if (risk !== undefined && RISKS.indexOf(call.risk) < RISKS.indexOf(risk)) return false;
   if (spendAbove !== undefined && (call.worstCaseUsd ?? 0) <= spendAbove) return false;
-  const { input, tool: id, capability: needed, risk: level } = call;
-  const context = { ...call.context, input, tool: id, capability: needed, risk: level };
-  return when === undefined || evaluate(when, context) || isBlind(rule, call);
+  const { tool: id, capability: needed, risk: level } = call;
+  const context = { ...call.context, tool: id, capability: needed, risk: level };
+  return matchedView(when, context, [view]) !== undefined || isBlind(rule, call);
 }
 
 /** True if a rule about one tool tests a parameter that the tool does not have: it would never ask. */
@@ -369,10 +374,9 @@ export function demandFor(
   asks: readonly Ask[],
   owner: Approver,
 ): Demand | undefined {
-  const matched = policies.flatMap((policy) => {
-    const rule = matchingRule(policy, call);
-    return rule ? [{ policy, rule }] : [];
-  });
+  const matched = policies.flatMap((policy) =>
+    matchingRules(policy, call).map((rule) => ({ policy, rule })),
+  );
   if (gateVerdict(0, matched.length + asks.length) === 'allow') return undefined;
   const rules = matched.map(({ rule }) => rule);
   const ruled = matched.map(({ policy, rule }): ApprovalRequirement => {

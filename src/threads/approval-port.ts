@@ -1,9 +1,23 @@
 import type { ApprovalPreview, ApprovalSubject, RequestedApproval } from '../core/approval.ts';
 import type { CapabilityNeed } from '../core/capability.ts';
 import type { JsonObject } from '../core/json.ts';
+import type { ThreadSettings } from '../core/plan.ts';
 import type { ReviewedCall } from '../loop/ports.ts';
 import type { ApprovalPolicy } from '../policy/approvals.ts';
+import type { JudgedInput } from '../policy/call-views.ts';
 import type { KeyLookup } from '../trust/keys.ts';
+
+/** A call whose files rules judge. */
+export interface JudgeRequest {
+  readonly tool: string;
+  readonly input: JsonObject;
+  /** Absolute folder in which the thread works. */
+  readonly folder: string;
+  readonly threadId: string;
+  readonly settings: Pick<ThreadSettings, 'allow_paths' | 'deny_read'>;
+  /** Lists the files that a search opens. */
+  readonly listsFiles: boolean;
+}
 
 /** Rules and keys of approvals, and what people are shown. */
 export interface ApprovalEnv {
@@ -13,6 +27,8 @@ export interface ApprovalEnv {
     readonly keys: Pick<KeyLookup, 'find'>;
     /** Returns the need of a call by the id of its tool. */
     needOf(tool: string, input: JsonObject): CapabilityNeed;
+    /** Returns the files that a call names and opens, as rules judge them. */
+    judge(call: JudgeRequest): Promise<JudgedInput>;
     /** The preview of a call for people, and the files in `folder` that it would change, with their hashes. */
     describe(
       call: ReviewedCall,

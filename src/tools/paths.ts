@@ -183,7 +183,7 @@ function realPathIfThere(path: string): string | undefined {
 }
 
 /** Real path of the deepest existing ancestor, with the parts that do not exist yet appended. */
-function realPathOf(path: string, absolute: string): string {
+export function realPathOf(path: string, absolute: string): string {
   const missing: string[] = [];
   for (let current = absolute; ; current = dirname(current)) {
     try {

@@ -4,11 +4,12 @@ import { RyeError } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { ableKeys, type EditDemand } from '../../policy/approval-judgement.ts';
 import type { StoredApproval } from '../../storage/store.ts';
-import { demandOf } from '../../threads/run/approval-subject.ts';
+import { demandOf, judgeIn } from '../../threads/run/approval-subject.ts';
 import { needOfCall } from '../../tools/call-need.ts';
 import { readThreadConfig } from '../settings.ts';
 import { threadFiles } from '../thread-files.ts';
 import type { Workspace } from '../workspace.ts';
+import { approvalEnv } from './env.ts';
 import { approvalPolicies } from './policy.ts';
 
 /**
@@ -30,7 +31,9 @@ export async function demandsOfEdits(
   const policies = (await approvalPolicies(workspace)).filter(
     ({ space }) => isOwner || space === 'project',
   );
-  const rules = { plan, risks, policies, ownerKeyId: request.worker_key_id };
+  const env = { projectPath: workspace.options.projectPath, approvals: approvalEnv(workspace) };
+  const judge = judgeIn(env, { plan, threadId: request.thread_id });
+  const rules = { plan, risks, policies, ownerKeyId: request.worker_key_id, judge };
   const demands: EditDemand[] = [];
   for (const input of given) {
     const need = needOfCall(request.tool, input);

@@ -10,13 +10,14 @@ import type {
 import { capabilityOf, type Risk } from '../../core/capability.ts';
 import { isJsonObject, type JsonValue, jsonEquals } from '../../core/json.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
-import type { ReviewedCall } from '../../loop/ports.ts';
+import type { LoopPorts, ReviewedCall } from '../../loop/ports.ts';
 import {
   type ApprovalPolicy,
   type Demand,
   demandFor,
   permissionAsks,
 } from '../../policy/approvals.ts';
+import { readsFiles } from '../../policy/call-views.ts';
 import { type RiskTable, riskOf } from '../../policy/risk.ts';
 import type { Tool } from '../../tools/tool.ts';
 import { canonicalSha256 } from '../../trust/approval.ts';
@@ -61,7 +62,8 @@ export class ApprovalSubjects {
   ): Promise<Demand | undefined> {
     const { plan } = this.#started;
     const { risks } = this.#env.config;
-    return await demandOf({ plan, risks, policies, ownerKeyId: this.#ownerKeyId }, call);
+    const judge = judgeIn(this.#env, this.#started);
+    return await demandOf({ plan, risks, policies, ownerKeyId: this.#ownerKeyId, judge }, call);
   }
 
   /** Returns what the call needs by itself with the input that a person gave instead of the requested one. */
@@ -172,6 +174,18 @@ interface ThreadRules {
   readonly risks: RiskTable;
   readonly policies: readonly ApprovalPolicy[];
   readonly ownerKeyId: string;
+  readonly judge: LoopPorts['judge'];
+}
+
+/** Returns the judge of the calls of a thread, in the folder in which it works. */
+export function judgeIn(
+  env: Pick<Process, 'projectPath'> & Pick<ApprovalEnv, 'approvals'>,
+  { plan, threadId }: Pick<StartedThread, 'plan' | 'threadId'>,
+): NonNullable<LoopPorts['judge']> {
+  const { settings } = plan;
+  const folder = workFolder(env, plan);
+  return async (tool, input, listsFiles) =>
+    await env.approvals.judge({ tool, input, folder, threadId, settings, listsFiles });
 }
 
 /** A call as the rules see it. Without money, it is judged as if nothing was spent. */
@@ -182,7 +196,7 @@ interface JudgedCall extends Pick<ReviewedCall, 'input' | 'need' | 'asks'> {
 
 /** Returns what people have to agree to before a call runs; undefined if no person has to be asked. */
 export async function demandOf(
-  { plan, risks, policies, ownerKeyId }: ThreadRules,
+  { plan, risks, policies, ownerKeyId, judge }: ThreadRules,
   call: JudgedCall,
 ): Promise<Demand | undefined> {
   const { tool, input, need } = call;
@@ -201,7 +215,19 @@ export async function demandOf(
   const context = money ? { cost: { ...money.cost }, cost_left: money.left } : {};
   const worstCaseUsd = worstCase(plan.limits.spend, call);
   const parameters = parametersOf(plan, tool);
-  const asked = { tool: tool.id, capability, risk, input, worstCaseUsd, context, parameters };
+  const rules = policies.flatMap((policy) => policy.rules);
+  const listsFiles = rules.some(({ when }) => readsFiles(when));
+  const judged = rules.length === 0 ? undefined : await judge?.(tool.id, input, listsFiles);
+  const asked = {
+    tool: tool.id,
+    capability,
+    risk,
+    input,
+    judged,
+    worstCaseUsd,
+    context,
+    parameters,
+  };
   return demandFor(policies, asked, asks, { name: 'owner', key_id: ownerKeyId });
 }
 
@@ -216,7 +242,8 @@ export async function asksOthers(
   const { tool: id } = request;
   if (request.kind !== 'call') return false;
   const policies = await env.approvals.policies();
-  const rules = { plan, risks: env.config.risks, policies, ownerKeyId };
+  const judge = judgeIn(env, { plan, threadId: request.thread_id });
+  const rules = { plan, risks: env.config.risks, policies, ownerKeyId, judge };
   const asks = [{ source: request.rule, reason: '' }];
   const need = env.approvals.needOf(id, input);
   const demand = await demandOf(rules, { tool: { id }, input, need, asks });

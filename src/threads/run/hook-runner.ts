@@ -26,6 +26,7 @@ import type {
   HookReport,
   ObservedEvent,
 } from '../../loop/ports.ts';
+import { type CallView, readsFiles } from '../../policy/call-views.ts';
 import type { AwaitedThreads } from '../../tools/tool.ts';
 import type { OpenTools, Process, RunChild, Sources } from '../ports.ts';
 import { workFolder } from '../worktrees.ts';
@@ -105,11 +106,24 @@ export class HookRunner implements HookPort {
     );
   }
 
-  async gate(context: JsonObject, signal: AbortSignal): Promise<GateDecision> {
+  async gate(
+    context: JsonObject,
+    signal: AbortSignal,
+    views?: readonly CallView[],
+  ): Promise<GateDecision> {
     return await dispatchControl(
       this.#hooks,
-      this.#call('tool_gate', context),
+      { ...this.#call('tool_gate', context), views },
       this.#dispatch(signal),
+    );
+  }
+
+  gatesPaths(): boolean {
+    return this.#hooks.some(
+      ({ event, enabled, condition, actions }) =>
+        enabled &&
+        event === 'tool_gate' &&
+        (readsFiles(condition) || actions.some(({ kind }) => kind === 'item')),
     );
   }
 

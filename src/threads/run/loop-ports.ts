@@ -5,17 +5,19 @@ import { type Cost, type MicroUsd, toMicroUsd } from '../../core/usage.ts';
 import type { BudgetPort, LoopPorts } from '../../loop/ports.ts';
 import { type ErrorRule, parseErrorRules } from '../../policy/error-class.ts';
 import type { ToolDefinition, ToolList } from '../../providers/provider.ts';
+import type { ApprovalEnv } from '../approval-port.ts';
 import type { LegControl } from '../fleet-port.ts';
 import type { OpenTools, Process, Sources, Stored } from '../ports.ts';
 import { returnCheck } from '../prepare/directive.ts';
 import { workFolder } from '../worktrees.ts';
+import { judgeIn } from './approval-subject.ts';
 import type { Opening } from './opening.ts';
 import type { StartedThread } from './start.ts';
 import type { Tooling } from './tooling.ts';
 
 /** Returns the ports that the loop of a thread has in common with its replay. */
 export function sharedPorts(
-  env: Process & Pick<Sources, 'models'>,
+  env: Process & Pick<Sources, 'models'> & ApprovalEnv,
   { threadId, plan, parent }: StartedThread,
   { tools, hooks }: Pick<Tooling, 'tools' | 'hooks'>,
   { system, messages }: Pick<Opening, 'system' | 'messages'>,
@@ -37,6 +39,7 @@ export function sharedPorts(
     validate: (schema, input) => tools.validate(schema, input),
     checkReturn: returnCheck(plan, tools),
     gates: tools.gates,
+    judge: judgeIn(env, { plan, threadId }),
   } satisfies Partial<LoopPorts>;
 }
 

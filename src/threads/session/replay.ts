@@ -11,6 +11,7 @@ import { partsOfRuns, type RunPart, runsOf } from '../../log/runs.ts';
 import { buildTree, entryByPrefix, isKnown, pathTo, type SessionTree } from '../../log/tree.ts';
 import { runLoop } from '../../loop/loop.ts';
 import type { Compaction, CompactionRequest, LoopOutcome, LoopPorts } from '../../loop/ports.ts';
+import type { ApprovalEnv } from '../approval-port.ts';
 import type { Preparing, Process, Sources, Stored } from '../ports.ts';
 import { prepareThread } from '../prepare/prepare.ts';
 import { compactContext, compactionSizes, NOT_COMPACTED } from '../run/compaction.ts';
@@ -62,7 +63,7 @@ export interface ReplayReport {
  * always give the same report.
  */
 export async function replayThread(
-  given: Preparing,
+  given: Preparing & ApprovalEnv,
   threadId: string,
   options: ReplayOptions,
 ): Promise<ReplayReport> {
@@ -137,7 +138,10 @@ function chosenParts(
 }
 
 /** Stops the clock and fixes the recorded model. */
-function replayEnv(env: Preparing, { model, fallbacks }: ThreadPlan): Preparing {
+function replayEnv(
+  env: Preparing & ApprovalEnv,
+  { model, fallbacks }: ThreadPlan,
+): Preparing & ApprovalEnv {
   return {
     ...env,
     clock: stoppedClock(env.clock.now()),
@@ -186,11 +190,15 @@ class Replay {
   readonly comparison: ReplayComparison;
   /** Tools and directives that hooks would have run. */
   readonly notRun: string[] = [];
-  readonly #env: Stored & Process & Sources;
+  readonly #env: Stored & Process & Sources & ApprovalEnv;
   readonly #recorded: Recorded;
   readonly #options: ReplayOptions;
 
-  constructor(env: Stored & Process & Sources, recorded: Recorded, options: ReplayOptions) {
+  constructor(
+    env: Stored & Process & Sources & ApprovalEnv,
+    recorded: Recorded,
+    options: ReplayOptions,
+  ) {
     this.#env = env;
     this.#recorded = recorded;
     this.#options = options;

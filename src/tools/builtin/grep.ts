@@ -3,10 +3,11 @@ import { open, realpath } from 'node:fs/promises';
 import { delimiter, isAbsolute, join, sep } from 'node:path';
 import { RE2JS } from 're2js';
 import { messageOf, RyeError } from '../../core/errors.ts';
+import type { JsonObject } from '../../core/json.ts';
 import { headChars } from '../../core/text.ts';
 import { missing, readLines, startsBinary } from '../files.ts';
 import { compileGlob } from '../glob-pattern.ts';
-import { confine, shownPath } from '../paths.ts';
+import { confine, type PathRules, shownPath } from '../paths.ts';
 import { childEnvironment, runProcess } from '../process.ts';
 import {
   builtinTool,
@@ -200,7 +201,27 @@ async function searchFiles(
   return matches;
 }
 
-async function* candidates(query: GrepQuery): AsyncGenerator<string, void> {
+/** Yields the real path of each file that a search with this input would open. */
+export async function* searchedFiles(
+  { path = '.', glob = '', include_ignored: isAll = false }: JsonObject,
+  rules: PathRules,
+): AsyncGenerator<string, void> {
+  const root = await confine(String(path), 'read', rules);
+  if (root.stats === undefined) return;
+  yield* candidates({
+    root: root.real,
+    project: root.project,
+    denies: rules.denies,
+    isFile: root.stats.isFile(),
+    accepts: fileFilter(String(glob)),
+    signal: new AbortController().signal,
+    onIgnored: isAll === true ? undefined : () => undefined,
+  });
+}
+
+async function* candidates(
+  query: Omit<GrepQuery, 'ignoreCase' | 'expression'>,
+): AsyncGenerator<string, void> {
   if (query.isFile) {
     if (query.accepts(query.root.slice(query.root.lastIndexOf('/') + 1))) yield query.root;
     return;
