@@ -55,7 +55,7 @@ export interface DispatchOptions {
 export interface HookCall {
   readonly event: HookEvent;
   readonly context: JsonObject;
-  /** Of `tool_gate`: all that the call does. A condition is about the call if it is about any of them. */
+  /** All that a call does, for `tool_gate`. A condition is about the call if it is about any of them. */
   readonly views?: readonly CallView[] | undefined;
 }
 

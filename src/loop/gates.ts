@@ -266,15 +266,16 @@ async function hookGates(
   return { asks: [...askOf(report), ...judgement.asks] };
 }
 
-/** What gates judge: the call with real paths, each file that it opens, and each command that it runs. */
+/** Returns what gates judge: the call with real paths, each file that it opens, and each command that it runs. */
 async function judgedBy(run: Run, tool: string, raw: JsonObject) {
-  const { handlers, hooks, judge } = run.ports;
+  const { handlers, hooks } = run.ports;
   const isHandled = handlers?.tool_gate !== undefined;
-  if (!judge || !(isHandled || run.hooks.hasGates)) return { views: [{ input: raw }], members: {} };
-  const judged = await judge(tool, raw, isHandled || hooks.gatesPaths?.() === true);
-  const views = callViews(tool, raw, judged);
+  if (!(isHandled || run.hooks.hasGates)) return { views: [{ input: raw }], members: {} };
+  const listsFiles = isHandled || hooks.gatesPaths?.() === true;
+  const seen = (await run.ports.judge?.(tool, raw, listsFiles)) ?? { input: raw };
+  const views = callViews(tool, raw, seen);
   const commands = commandTexts(views);
-  const { input, files } = judged;
+  const { input, files } = seen;
   return { views, members: compact({ input, files, commands }) };
 }
 

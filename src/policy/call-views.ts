@@ -1,5 +1,5 @@
 import { type Condition, conditionPaths } from '../core/hook.ts';
-import type { JsonObject } from '../core/json.ts';
+import { type JsonObject, type JsonValue, toText } from '../core/json.ts';
 import { LruMap } from '../core/lru.ts';
 import { evaluate } from './condition.ts';
 import { parsePath } from './interpolate.ts';
@@ -96,15 +96,15 @@ type Leaf = Extract<Condition, { readonly path: string }>;
 
 /** The pattern of a test of a text; undefined for tests that are about no text. */
 function patternOf({ op, value }: Leaf): string | undefined {
-  if (op === 'regex') return String(value);
+  if (op === 'regex') return toText(value ?? '');
   if (op === 'contains') return escaped(value);
   if (op === 'eq') return `^(?:${escaped(value)})$`;
   if (op === 'in' && Array.isArray(value)) return `^(?:${value.map(escaped).join('|')})$`;
   return undefined;
 }
 
-function escaped(value: unknown): string {
-  return String(value).replaceAll(/[$()*+.?[\\\]^{|}]/g, String.raw`\$&`);
+function escaped(value: JsonValue | undefined): string {
+  return toText(value ?? '').replaceAll(/[$()*+.?[\\\]^{|}]/g, String.raw`\$&`);
 }
 
 function mayHold(leaf: Leaf, text: Template): boolean {

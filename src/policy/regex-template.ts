@@ -12,7 +12,7 @@ function programOf(pattern: string): Program {
   return programs.getOrMake(pattern, () => RE2JS.compile(pattern).re2Input.prog as Program);
 }
 
-/** Where a search can be: at an instruction, with or without a known character in the match so far. */
+/** The places where a search can be: at an instruction, with or without a known character in the match so far. */
 class Threads {
   readonly #program: Program;
   /** 1: reached without a known character, 2: with one. */
@@ -79,7 +79,7 @@ function search(pattern: string, template: Template, facts: Facts): boolean {
   let isBegin = true;
   threads.add(program.start, false, facts(isBegin, lastKnown === -1));
   for (const [index, part] of template.entries()) {
-    const characters = part === null ? [null] : [...part];
+    const characters = part === null ? [null] : Array.from(part);
     for (const [at, character] of characters.entries()) {
       if (threads.isMatch) return true;
       const isEnd = index > lastKnown || (index === lastKnown && at === characters.length - 1);

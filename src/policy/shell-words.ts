@@ -22,7 +22,7 @@ const ASSIGNMENT = /^[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=/;
 const RESERVED: ReadonlySet<string> = new Set(
   'if then elif else fi while until do done { } !'.split(' '),
 );
-/** What follows them is no list of commands, or gives words another meaning in the rest of the line. */
+/** Words of the language that begin something other than a list of commands. */
 const UNREAD: ReadonlySet<string> = new Set(['case', 'coproc', 'function']);
 
 /**

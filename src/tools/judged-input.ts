@@ -56,7 +56,7 @@ function realPaths(value: JsonValue | undefined, projectPath: string): JsonValue
   return paths.every((one, at) => one === value[at]) ? value : paths;
 }
 
-/** The real path of what a call names; as it was given if there can be no such file. */
+/** The real path of a file that a call names; as it was given if there can be no such file. */
 function realPath(path: string, projectPath: string): string {
   if (path === '' || path.includes('\0')) return path;
   try {

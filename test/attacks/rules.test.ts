@@ -118,9 +118,7 @@ it('a handler of a program gets real paths, the files of a search, and the comma
       toolUse('rye_bash', { command: '$x' }, 'd'),
     ];
     await lab.model([calls(...use), reply('done')]);
-    await lab
-      .rye({ preset: { handlers: { tool_gate } } } as object)
-      .threads.execute({ directiveId: 'job' });
+    await lab.rye({ preset: { handlers: { tool_gate } } }).threads.execute({ directiveId: 'job' });
     expect(seen).toEqual([
       ['private/token.txt', undefined, undefined],
       ['private', ['private/token.txt'], undefined],

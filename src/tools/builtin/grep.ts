@@ -203,17 +203,17 @@ async function searchFiles(
 
 /** Yields the real path of each file that a search with this input would open. */
 export async function* searchedFiles(
-  { path = '.', glob = '', include_ignored: isAll = false }: JsonObject,
+  { path, glob, include_ignored: isAll = false }: JsonObject,
   rules: PathRules,
 ): AsyncGenerator<string, void> {
-  const root = await confine(String(path), 'read', rules);
+  const root = await confine(typeof path === 'string' ? path : '.', 'read', rules);
   if (root.stats === undefined) return;
   yield* candidates({
     root: root.real,
     project: root.project,
     denies: rules.denies,
     isFile: root.stats.isFile(),
-    accepts: fileFilter(String(glob)),
+    accepts: fileFilter(typeof glob === 'string' ? glob : ''),
     signal: new AbortController().signal,
     onIgnored: isAll === true ? undefined : () => undefined,
   });
