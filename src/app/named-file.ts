@@ -1,17 +1,20 @@
 import { constants } from 'node:fs';
 import { open, readFile, realpath } from 'node:fs/promises';
 import { homedir } from 'node:os';
-import { isAbsolute } from 'node:path';
 import { RyeError } from '../core/errors.ts';
-import { deniesRead } from '../tools/deny-read.ts';
 import { isInside } from '../tools/paths.ts';
-import { findProject } from './user-space.ts';
+import type { OpenRyeOptions } from './api/rye.ts';
+import { readDenier } from './session-tools.ts';
+import { readThreadConfig } from './settings.ts';
+
+import { checkedPlaces, findProject, withUserEnv } from './user-space.ts';
+import { Workspace } from './workspace.ts';
 
 interface Reader {
   readonly cwd: string;
   readonly home: string | undefined;
-  /** True if a model would see the text. */
-  readonly isForModel: boolean;
+  /** The project whose model would see the text; absent: no model does. */
+  readonly model?: OpenRyeOptions | undefined;
 }
 
 /**
@@ -21,7 +24,7 @@ interface Reader {
  */
 export async function readFileOfPerson(
   absolute: string,
-  { cwd, home, isForModel }: Reader,
+  { cwd, home, model }: Reader,
 ): Promise<Buffer> {
   // a shell passes the output of a command as a pipe: x=@<(command)
   if (/^\/(?:dev\/(?:fd\/|stdin$)|proc\/self\/fd\/)/.test(absolute))
@@ -32,8 +35,7 @@ export async function readFileOfPerson(
     const hint = `To read it all the same, name ${real}`;
     throw new RyeError('path_denied', `is a link to ${real}, outside the project`, { hint });
   }
-  const homes = [homedir(), ...(home === undefined ? [] : [home])].filter((one) => isAbsolute(one));
-  if (isForModel && deniesRead([], homes)(real, project)) {
+  if (model && (await isDenied(real, model))) {
     throw new RyeError('path_denied', 'may hold secrets: tools.deny_read covers it', {
       hint: 'Pass its text on standard input if the model may see it.',
     });
@@ -46,5 +48,17 @@ export async function readFileOfPerson(
     return await handle.readFile();
   } finally {
     await handle.close();
+  }
+}
+
+/** True if the tools of a thread of that project would not read the file. */
+async function isDenied(real: string, model: OpenRyeOptions): Promise<boolean> {
+  const options = checkedPlaces(model);
+  const workspace = new Workspace({ ...options, env: withUserEnv(options) });
+  try {
+    const { settings } = await readThreadConfig(await workspace.config());
+    return readDenier(workspace, settings)(real, await realpath(options.projectPath));
+  } finally {
+    workspace.close();
   }
 }

@@ -195,6 +195,8 @@ export interface SkillSession {
 
 export interface SkillSessionOptions {
   readonly scripts: ScriptOptions;
+  /** True for a file, by its real path, that tools must not read. */
+  readonly denies: (real: string) => boolean;
   /** The tools that the thread may call, now. */
   readonly planned: () => readonly PlannedTool[];
   /** Ids of deferred tools that can be called; the session adds to it. */
@@ -205,7 +207,7 @@ export interface SkillSessionOptions {
 
 export function skillSession(
   { skills, maxActive }: GrantedSkills,
-  { scripts, planned, unlocked, onActivated }: SkillSessionOptions,
+  { scripts, denies, planned, unlocked, onActivated }: SkillSessionOptions,
 ): SkillSession {
   const active = new ActiveSkills(skills, maxActive);
   const held = (ids: readonly string[]) => planned().filter(({ id }) => ids.includes(id));
@@ -213,6 +215,7 @@ export function skillSession(
     skills,
     active,
     scripts,
+    denies,
     unlock: (ids) => {
       for (const { id, preloaded } of held(ids)) if (!preloaded) unlocked.add(id);
       return held(ids).map(({ name }) => name);

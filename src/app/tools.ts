@@ -1,3 +1,4 @@
+import { realpathSync } from 'node:fs';
 import { isSecurityWarning, RyeError, toRyeError } from '../core/errors.ts';
 import { aliasOf } from '../core/ids.ts';
 import { parseBehavior } from '../loop/behavior.ts';
@@ -335,10 +336,15 @@ export class ToolCatalog implements ToolSource {
 
   #openSkills(
     granted: GrantedSkills,
-    { scope, ...session }: Omit<SkillSessionOptions, 'scripts'> & { readonly scope?: ToolScope },
+    {
+      scope,
+      ...session
+    }: Omit<SkillSessionOptions, 'scripts' | 'denies'> & { readonly scope?: ToolScope },
   ): SkillSession {
     const scripts = { env: this.#workspace.options.env, sandbox: scope?.sandbox };
-    const opened = skillSession(granted, { ...session, scripts });
+    const project = realpathSync(this.#workspace.options.projectPath);
+    const denies = (real: string): boolean => scope?.denies(real, project) === true;
+    const opened = skillSession(granted, { ...session, scripts, denies });
     const secrets = this.#secrets(scope);
     return { ...opened, tools: opened.tools.map((tool) => withoutSecrets(tool, secrets)) };
   }

@@ -1,5 +1,6 @@
 import { stat } from 'node:fs/promises';
 import path from 'node:path';
+import type { OpenRyeOptions } from '../app/api/rye.ts';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { ITEM_TYPES, type SignableType } from '../core/ids.ts';
 import { isJsonObject, type JsonObject, parseGivenJson } from '../core/json.ts';
@@ -7,6 +8,7 @@ import { LIMIT_NAMES, type PartialLimits } from '../core/limits.ts';
 import { didYouMean } from '../core/text.ts';
 import type { Argument, Context } from './command.ts';
 import type { Io } from './io.ts';
+import { quietOptions } from './session.ts';
 import { oneLine, shown } from './visible.ts';
 
 /** Declares an argument that names a type, in singular or plural. */
@@ -63,12 +65,12 @@ export async function readNamedFile(
   file: string,
   source: string,
   io: Io,
-  isForModel = false,
+  model?: OpenRyeOptions,
 ): Promise<Buffer> {
   const absolute = path.resolve(io.cwd, file);
   const { readFileOfPerson } = await import('../app/named-file.ts');
   try {
-    return await readFileOfPerson(absolute, { cwd: io.cwd, home: io.env['HOME'], isForModel });
+    return await readFileOfPerson(absolute, { cwd: io.cwd, home: io.env['HOME'], model });
   } catch (error) {
     if (error instanceof RyeError) {
       throw new RyeError(error.code, `${source}: ${file} ${error.message}`, { hint: error.hint });
@@ -87,10 +89,10 @@ export async function readTextSource(
   file: string,
   source: string,
   io: Io,
-  isForModel = false,
+  model?: OpenRyeOptions,
 ): Promise<string> {
   if (file === '-') return io.readStdin();
-  return (await readNamedFile(file, source, io, isForModel)).toString('utf8');
+  return (await readNamedFile(file, source, io, model)).toString('utf8');
 }
 
 /** Refuses a result file that can't be written, before money is spent on the result. */
@@ -126,11 +128,15 @@ export interface ValueOptions {
 }
 
 /** Reads named values from the command line. A pair overrides the document. A repeated name is refused. */
-export async function readValues(options: ValueOptions, io: Io): Promise<JsonObject> {
+export async function readValues(options: ValueOptions, context: Context): Promise<JsonObject> {
+  const { io } = context;
+  const model = quietOptions(context);
   const { document, documentOption = '', pairs, pairOption } = options;
   // a map, not an object, so that a name such as __proto__ is safe
   const values = new Map<string, JsonObject[string]>(
-    document === undefined ? [] : Object.entries(await readObject(document, documentOption, io)),
+    document === undefined
+      ? []
+      : Object.entries(await readObject(document, documentOption, { io, model })),
   );
   const seen = new Set<string>();
   for (const pair of pairs) {
@@ -146,15 +152,19 @@ export async function readValues(options: ValueOptions, io: Io): Promise<JsonObj
     seen.add(name);
     const file = value === '-' ? value : value.startsWith('@') ? value.slice(1) : undefined;
     const source = `${pairOption} ${name}`;
-    values.set(name, file === undefined ? value : await readTextSource(file, source, io, true));
+    values.set(name, file === undefined ? value : await readTextSource(file, source, io, model));
   }
   return Object.fromEntries(values);
 }
 
-async function readObject(source: string, option: string, io: Io): Promise<JsonObject> {
+async function readObject(
+  source: string,
+  option: string,
+  { io, model }: { readonly io: Io; readonly model: OpenRyeOptions },
+): Promise<JsonObject> {
   const isFile = source === '-' || source.startsWith('@');
   const text = isFile
-    ? await readTextSource(source === '-' ? '-' : source.slice(1), option, io, true)
+    ? await readTextSource(source === '-' ? '-' : source.slice(1), option, io, model)
     : source;
   const value = parseGivenJson(text);
   if (value !== undefined && isJsonObject(value)) return value;

@@ -79,6 +79,11 @@ function writeNotice({ stderr }: Io, line: string): void {
   stderr.write(composed(lines.map((part) => `${part}\n`).join('')));
 }
 
+/** Returns the options of {@link withRye} for a look at files before it, which reports nothing. */
+export function quietOptions(context: Context): OpenRyeOptions {
+  return { ...openOptions(context), createKey: false, onNotice: () => undefined };
+}
+
 function openOptions(
   { io, global }: Context,
   { here = false, notify = (line) => writeNotice(io, line) }: SessionOptions = {},

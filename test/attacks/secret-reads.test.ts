@@ -7,8 +7,8 @@ import type { JsonObject } from '../../src/core/json.ts';
 import { createBuiltinTools } from '../../src/tools/builtin/builtin-tools.ts';
 import { deniesRead } from '../../src/tools/deny-read.ts';
 import { runCli } from '../helpers/run-cli.ts';
-import { reply } from '../helpers/wire-server.ts';
-import { inLab, type Lab } from './lab.ts';
+import { calls, reply, toolUse } from '../helpers/wire-server.ts';
+import { directive, inLab, type Lab } from './lab.ts';
 
 const SECRET = 'swordfish-1234';
 
@@ -164,6 +164,78 @@ it('a file that the command line names does not reach a model from there', async
     expect(bodies.join('')).not.toContain(SECRET);
   });
 }, 60_000);
+
+it('a pattern of the settings holds for files that the command line names, and an exception opens one', async () => {
+  await inLab(async (lab) => {
+    plant(lab);
+    const settings = JSON.stringify({ tools: { deny_read: ['own/', '!deploy.pem'] } });
+    lab.signed('config/agent/resilience.yaml', settings);
+    const bodies: string[] = [];
+    await lab.model(({ body }) => {
+      bodies.push(JSON.stringify(body));
+      return reply('done');
+    });
+    const cli = async (...args: readonly string[]) =>
+      await runCli(args, { cwd: lab.project, env: lab.env });
+    symlinkSync('own/token.txt', join(lab.project, 'plain.txt'));
+    for (const args of [
+      ['ask', 'Q', 'own/token.txt'],
+      ['ask', 'Q', 'plain.txt'],
+      ['run', 'hello', '--input', 'who=@./own/../own/token.txt'],
+      ['run', 'hello', '--inputs', '@own/token.txt'],
+      ['chat', 'hello', '--input', 'who=@own/token.txt'],
+      ['run', '-C', lab.project, 'hello', '--input', 'who=@own/token.txt'],
+    ]) {
+      const { code, stdout, stderr } = await cli(...args);
+      expect(stderr, `${args.join(' ')} ${stdout}`).toContain('tools.deny_read');
+      expect(code).not.toBe(0);
+    }
+    expect(bodies.join('')).not.toContain(SECRET);
+    const opened = await cli('ask', 'Q', 'deploy.pem');
+    expect(opened.code, opened.stderr).toBe(0);
+    expect(bodies.join('')).toContain(SECRET);
+    const unsigned = JSON.stringify({ tools: { deny_read: ['!.env'] } });
+    lab.write('config/agent/resilience.yaml', unsigned);
+    expect((await cli('ask', 'Q', '.env')).stderr).toContain('tools.deny_read');
+  });
+}, 60_000);
+
+it('a skill is not read and run with files that it covers', async () => {
+  await inLab(async (lab) => {
+    const settings = JSON.stringify({ tools: { deny_read: ['inner/'] } });
+    lab.signed('config/agent/resilience.yaml', settings);
+    lab.write('skills/x/SKILL.md', '---\nname: x\ndescription: A skill.\n---\nRead a.txt.\n');
+    for (const name of ['key.pem', '.env', 'inner/a.txt']) lab.write(`skills/x/${name}`, SECRET);
+    lab.write('skills/x/a.txt', 'plain');
+    lab.write(
+      'skills/x/all.sh',
+      'cat "$(dirname "$0")"/key.pem "$(dirname "$0")"/inner/a.txt; ls -a "$(dirname "$0")"',
+    );
+    symlinkSync('key.pem', join(lab.project, '.ai/skills/x/b.txt'));
+    await lab.sign('skill', 'x');
+    const permissions =
+      '<fetch><skill>x</skill></fetch><execute><skill>x</skill></execute><acknowledge risk="elevated">a test</acknowledge>';
+    lab.signed('directives/job.md', directive('job', { permissions }));
+    const read = (path: string) => toolUse('skills_read', { name: 'x', path }, path);
+    const bodies: string[] = [];
+    const script = [
+      calls(toolUse('skills_use', { name: 'x' })),
+      calls(...['key.pem', '.env', 'inner/a.txt', 'b.txt', './key.pem', 'a.txt'].map(read)),
+      calls(toolUse('skills_run_script', { name: 'x', path: 'all.sh' })),
+    ];
+    await lab.model(({ body }) => {
+      bodies.push(JSON.stringify(body));
+      return script.shift() ?? reply('done');
+    });
+    await lab.run('job');
+    const seen = bodies.join('');
+    expect(seen).toContain('plain');
+    expect(seen).toContain('all.sh');
+    expect(seen).toContain('tools.deny_read covers it');
+    expect(seen).not.toContain(SECRET);
+    expect(bodies[1]).not.toContain('key.pem');
+  });
+});
 
 it('a confined command does not read it', async () => {
   // the sandbox has its own /dev, where the folders of tests are

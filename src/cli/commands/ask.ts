@@ -6,12 +6,20 @@ import type { ResumeThreadRequest } from '../../app/api/threads.ts';
 import { RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import type { ThreadResult } from '../../core/thread.ts';
-import { type Argument, argument, defineCommand, flag, number, text } from '../command.ts';
+import {
+  type Argument,
+  argument,
+  type Context,
+  defineCommand,
+  flag,
+  number,
+  text,
+} from '../command.ts';
 import { readLimits, readNamedFile, readSchema } from '../input.ts';
 import type { Io } from '../io.ts';
 import { lastSession, messageLimits, modelWanted, nothingToContinue } from '../last-thread.ts';
 import { READ_ONLY_TOOLS, readOnlyTools } from '../read-only-tools.ts';
-import { withRye } from '../session.ts';
+import { quietOptions, withRye } from '../session.ts';
 import { exitCodeOfResult, outputModeOf, showThread } from '../thread-run.ts';
 import { shown } from '../visible.ts';
 
@@ -60,7 +68,7 @@ export const ask = defineCommand({
     }
     const onlyTools = readOnlyTools(options.tools, 'rye ask');
     const outputSchema = await readSchema(options.schema, '--schema', io);
-    const context = await contextOf(args.files, io);
+    const context = await contextOf(args.files, call);
     const output = { mode: outputModeOf(call, undefined), isLive: true, isAnswer: true };
     if (options.continue) {
       if (options.tools !== undefined || outputSchema !== undefined) {
@@ -126,7 +134,8 @@ function inAskWords(error: unknown): never {
 }
 
 /** Returns the text of the files and of standard input, each in an element that names its source. */
-async function contextOf(files: readonly string[], io: Io): Promise<string> {
+async function contextOf(files: readonly string[], context: Context): Promise<string> {
+  const { io } = context;
   const parts: string[] = [];
   let left = MAX_CONTEXT;
   const add = (source: string, bytes: Buffer, element: string): void => {
@@ -146,7 +155,11 @@ async function contextOf(files: readonly string[], io: Io): Promise<string> {
   for (const file of files) {
     if (file === '-') continue;
     await assertFits(file, left, io);
-    add(file, await readNamedFile(file, 'ask', io, true), `file path=${JSON.stringify(file)}`);
+    add(
+      file,
+      await readNamedFile(file, 'ask', io, quietOptions(context)),
+      `file path=${JSON.stringify(file)}`,
+    );
   }
   const input = await pipedText(files.includes('-'), io);
   if (input !== '') add('standard input', Buffer.from(input), 'stdin');

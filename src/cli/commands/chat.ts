@@ -75,7 +75,7 @@ export const chat = defineCommand({
     const directiveId =
       isThread || args.directive === undefined ? undefined : directiveNamed(args.directive);
     const named = await threadNamed(call, isThread ? args.directive : undefined);
-    const inputs = await readValues({ pairs: options.input, pairOption: '--input' }, io);
+    const inputs = await readValues({ pairs: options.input, pairOption: '--input' }, call);
     assertFits(options, { isContinued: named !== undefined || options.continue, directiveId });
     const request = requestOf(call, directiveId);
     const signal = io.cancellation();

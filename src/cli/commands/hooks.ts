@@ -87,7 +87,7 @@ const explain = defineCommand({
   run: async (call) => {
     const { args, options, io } = call;
     const { directive } = args;
-    const inputs = await readValues({ pairs: options.input, pairOption: '--input' }, io);
+    const inputs = await readValues({ pairs: options.input, pairOption: '--input' }, call);
     const hooks = await withRye(call, (rye) => rye.explainHooks(directive, options.event, inputs));
     return printResult(call, { directive, hooks, total: hooks.length }, () => {
       const rows = hooks.map(({ hook, would_fire, depends_on, because }) => [

@@ -123,7 +123,7 @@ const directive = defineCommand({
     const collector = new ResultCollector();
     let target: string | undefined;
     const run = async (): Promise<ThreadResult> => {
-      const request = await requestOf(args.id, options, io);
+      const request = await requestOf(args.id, call);
       assertOnlyWithFleet(options);
       target = await targetOf(options.output, io);
       return await showThread(call, { mode, isLive: !options.print }, (subscriber) =>
@@ -169,7 +169,7 @@ async function startOnly(
     });
   }
   if (!options.fleet) assertOnlyWithFleet(options);
-  const request = await requestOf(id, options, io);
+  const request = await requestOf(id, call);
   const mode = outputModeOf(call, options.outputFormat);
   const head = { ...(mode === 'stream-json' ? { event_type: 'result' } : {}), success: true };
   if (options.dryRun) {
@@ -270,22 +270,17 @@ function unusedInput(directiveId: string): RyeError {
   });
 }
 
-async function requestOf(
-  id: string | undefined,
-  options: ValuesOf<typeof DIRECTIVE_OPTIONS>,
-  io: Io,
-): Promise<ExecuteDirectiveRequest> {
-  const directiveId = namedDirective(id, options.message);
-  const request = await requestFrom(directiveId, options, io);
-  if ((await io.stdinState()) === 'data') throw unusedInput(directiveId);
+type RunCall = Context & { readonly options: ValuesOf<typeof DIRECTIVE_OPTIONS> };
+
+async function requestOf(id: string | undefined, call: RunCall): Promise<ExecuteDirectiveRequest> {
+  const directiveId = namedDirective(id, call.options.message);
+  const request = await requestFrom(directiveId, call);
+  if ((await call.io.stdinState()) === 'data') throw unusedInput(directiveId);
   return request;
 }
 
-async function requestFrom(
-  directiveId: string,
-  options: ValuesOf<typeof DIRECTIVE_OPTIONS>,
-  io: Io,
-): Promise<ExecuteDirectiveRequest> {
+async function requestFrom(directiveId: string, call: RunCall): Promise<ExecuteDirectiveRequest> {
+  const { options, io } = call;
   const { model, provider, allowUnsigned, allowUnpriced } = options;
   const absolute = (file: string | undefined): string | undefined =>
     file === undefined ? undefined : path.resolve(io.cwd, file);
@@ -298,7 +293,7 @@ async function requestFrom(
         document: options.inputs,
         documentOption: '--inputs',
       },
-      io,
+      call,
     ),
     model,
     provider,
@@ -374,7 +369,7 @@ const tool = defineCommand({
           document: options.params,
           documentOption: '--params',
         },
-        io,
+        call,
       ),
       allowUnsigned: options.allowUnsigned,
       // prepare refuses an unknown risk

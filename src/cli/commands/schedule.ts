@@ -12,6 +12,7 @@ import { LIMIT_NAMES } from '../../core/limits.ts';
 import { MISSED, TIMERS } from '../../schedules/options.ts';
 import {
   argument,
+  type Context,
   choice,
   defineCommand,
   defineGroup,
@@ -24,7 +25,6 @@ import {
   type ValuesOf,
 } from '../command.ts';
 import { readLimits, readSchema, readValues } from '../input.ts';
-import type { Io } from '../io.ts';
 import { formatTable, printDocument, printLine, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
 import { RAISE_LIMITS } from '../thread-run.ts';
@@ -81,14 +81,14 @@ const add = defineCommand({
     "rye schedule add nightly --cron '0 3 * * *' --print systemd directive reports/weekly",
   ],
   run: async (call) => {
-    const { args, options, io } = call;
+    const { args, options } = call;
     const schedule: NewSchedule = compact({
       name: args.name,
       cron: requiredCron(options.cron),
       timezone: options.tz,
       missed: options.missed,
       overlap: options.overlap || undefined,
-      run: await runOf(directiveOf(args), options, io),
+      run: await runOf(directiveOf(args), call),
     });
     const { print: timer } = options;
     if (timer !== undefined) {
@@ -129,9 +129,9 @@ function requiredCron(cron: string | undefined): string {
 
 async function runOf(
   directiveId: string,
-  options: ValuesOf<typeof ADD_OPTIONS>,
-  io: Io,
+  call: Context & { readonly options: ValuesOf<typeof ADD_OPTIONS> },
 ): Promise<ScheduledRun> {
+  const { options, io } = call;
   const { isolation: kind, isolationResult: result } = options;
   if (kind === undefined && result !== undefined)
     throw new RyeError('usage', '--isolation-result needs --isolation worktree');
@@ -144,7 +144,7 @@ async function runOf(
         document: options.inputs,
         documentOption: '--inputs',
       },
-      io,
+      call,
     ),
     model: options.model,
     provider: options.provider,

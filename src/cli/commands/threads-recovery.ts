@@ -47,7 +47,7 @@ export const resume = defineCommand({
   run: async (call) => {
     const { args, options, io } = call;
     const { message, from, refresh, allowUnsigned, replay } = options;
-    const inputs = await readValues({ pairs: options.input, pairOption: '--input' }, io);
+    const inputs = await readValues({ pairs: options.input, pairOption: '--input' }, call);
     const secrets = Object.fromEntries(
       Object.entries(inputs).map(([name, value]) => [name, toText(value ?? null)]),
     );

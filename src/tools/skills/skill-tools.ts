@@ -27,10 +27,14 @@ export const SKILLS_RUN_ID = 'skills/run_script';
 /** Files that are named when a skill is loaded. */
 const MAX_LISTED = 100;
 
+type Denies = (real: string) => boolean;
+
 export interface SkillToolsOptions {
   readonly skills: readonly OfferedSkill[];
   readonly active: ActiveSkills;
   readonly scripts: ScriptOptions;
+  /** True for a file, by its real path, that tools must not read. */
+  readonly denies: Denies;
   /** Makes held tools callable that a skill names, and gives the wire names of those that can be called. */
   readonly unlock: (toolIds: readonly string[]) => readonly string[];
   /** Called with each skill that becomes active, and the wire names of the tools that it makes callable. */
@@ -82,7 +86,7 @@ export function createSkillTools(options: SkillToolsOptions): readonly Tool[] {
 
 type Find = (input: JsonObject) => OfferedSkill;
 
-function useTool({ active, unlock, onActivated }: SkillToolsOptions, find: Find): Tool {
+function useTool({ active, unlock, onActivated, denies }: SkillToolsOptions, find: Find): Tool {
   return {
     id: SKILLS_USE_ID,
     description: 'Loads the instructions of a skill.',
@@ -97,7 +101,7 @@ function useTool({ active, unlock, onActivated }: SkillToolsOptions, find: Find)
       if (refusal !== undefined) return errorOutput(refusal, { code: 'invalid_input' });
       const callable = unlock(toolIdsOf(offered.skill.allowedTools));
       if (isNew) onActivated?.(offered.id, callable);
-      return textOutput(skillText(offered, callable), {
+      return textOutput(skillText(offered, callable, denies), {
         skill: offered.id,
         tools: [...callable],
       });
@@ -105,7 +109,7 @@ function useTool({ active, unlock, onActivated }: SkillToolsOptions, find: Find)
   };
 }
 
-function readTool({ active }: SkillToolsOptions, find: Find): Tool {
+function readTool({ active, denies }: SkillToolsOptions, find: Find): Tool {
   return {
     id: SKILLS_READ_ID,
     description: 'Reads a file of a skill that was loaded with skills_use.',
@@ -114,12 +118,12 @@ function readTool({ active }: SkillToolsOptions, find: Find): Tool {
     need: needs('fetch'),
     execute: answering(async (input) => {
       const offered = activeOne(find(input), active);
-      return textOutput(await readSkillText(offered, toText(input['path'] ?? '')));
+      return textOutput(await readSkillText(offered, toText(input['path'] ?? ''), denies));
     }),
   };
 }
 
-function runTool({ active, scripts }: SkillToolsOptions, find: Find): Tool {
+function runTool({ active, scripts, denies }: SkillToolsOptions, find: Find): Tool {
   return {
     id: SKILLS_RUN_ID,
     description:
@@ -135,7 +139,7 @@ function runTool({ active, scripts }: SkillToolsOptions, find: Find): Tool {
     ),
     traits: CAUTIOUS_TRAITS,
     need: needs('execute'),
-    ranSha256: (input) => scriptSha256(find, input),
+    ranSha256: (input) => scriptSha256(find, input, denies),
     execute: answering(async (input, context) => {
       const offered = activeOne(find(input), active);
       const { path, args, params } = input;
@@ -144,7 +148,7 @@ function runTool({ active, scripts }: SkillToolsOptions, find: Find): Tool {
         args: Array.isArray(args) ? args.map((word) => toText(word)) : [],
         params: isJsonObject(params) ? params : {},
       };
-      return await runSkillScript(offered, call, context, scripts);
+      return await runSkillScript(offered, call, context, { scripts, denies });
     }),
   };
 }
@@ -188,9 +192,10 @@ function answering(
 function skillText(
   { id, folder, skill, mayRun }: OfferedSkill,
   callable: readonly string[],
+  denies: Denies,
 ): string {
   const files = skillPaths(folder)
-    .filter((path) => path !== 'SKILL.md')
+    .filter((path) => path !== 'SKILL.md' && !denies(join(folder, path)))
     .slice(0, MAX_LISTED);
   const { allowedTools, compatibility } = skill;
   const facts = [
@@ -213,8 +218,8 @@ function skillText(
 const MAX_TEXT_BYTES = 256 * 1024;
 
 /** A file below the skill's folder as text, links resolved, its signature checked. */
-async function readSkillText(offered: OfferedSkill, path: string): Promise<string> {
-  const file = await confinedFile(offered, path);
+async function readSkillText(offered: OfferedSkill, path: string, denies: Denies): Promise<string> {
+  const file = await confinedFile(offered, path, denies);
   if (file.size > MAX_TEXT_BYTES) {
     throw new RyeError('item_too_large', `${path} is larger than ${MAX_TEXT_BYTES} bytes`);
   }
@@ -224,8 +229,8 @@ async function readSkillText(offered: OfferedSkill, path: string): Promise<strin
   return bytes.toString('utf8');
 }
 
-async function confinedFile({ id, folder }: OfferedSkill, path: string) {
-  const rules = { projectPath: folder, allow: [], threadId: '' };
+async function confinedFile({ id, folder }: OfferedSkill, path: string, denies: Denies) {
+  const rules = { projectPath: folder, allow: [], threadId: '', denies };
   const { real, stats } = await confine(path, 'read', rules);
   if (stats?.isFile()) {
     return { real, size: stats.size, path: relative(folder, real).split(sep).join('/') };
@@ -248,11 +253,11 @@ async function runSkillScript(
   offered: OfferedSkill,
   { path, args, params }: ScriptCall,
   context: ToolContext,
-  options: ScriptOptions,
+  { scripts, denies }: Pick<SkillToolsOptions, 'scripts' | 'denies'>,
 ): Promise<ToolOutput> {
   const { id } = offered;
-  const script = await confinedFile(offered, path);
-  const files = admittedFiles(offered, script.path);
+  const script = await confinedFile(offered, path, denies);
+  const files = admittedFiles(offered, script.path, denies);
   const copy = await makePrivateFolder('skill');
   try {
     for (const file of files) {
@@ -269,7 +274,7 @@ async function runSkillScript(
       timeoutSeconds: CAUTIOUS_TRAITS.timeout_seconds,
       network: CAUTIOUS_TRAITS.network,
       context,
-      options,
+      options: scripts,
     });
   } finally {
     await copy.remove();
@@ -277,9 +282,9 @@ async function runSkillScript(
 }
 
 /** Returns the hash of everything that {@link runSkillScript} copies and runs; undefined if it would refuse. */
-function scriptSha256(find: Find, { name, path }: JsonObject): string | undefined {
+function scriptSha256(find: Find, { name, path }: JsonObject, denies: Denies): string | undefined {
   try {
-    const files = admittedFiles(find({ name: name ?? '' }), toText(path ?? ''));
+    const files = admittedFiles(find({ name: name ?? '' }), toText(path ?? ''), denies);
     const hash = createHash('sha256');
     for (const file of files) {
       hash.update(JSON.stringify([file.path, file.bytes.byteLength])).update(file.bytes);
@@ -291,8 +296,13 @@ function scriptSha256(find: Find, { name, path }: JsonObject): string | undefine
 }
 
 /** The script and its neighbors; one that was changed after it was signed refuses the whole run. */
-function admittedFiles(offered: OfferedSkill, script: string): readonly SkillFile[] {
+function admittedFiles(
+  offered: OfferedSkill,
+  script: string,
+  denies: Denies,
+): readonly SkillFile[] {
   return readSkillFiles(offered.folder).filter((file) => {
+    if (denies(join(offered.folder, file.path))) return false;
     try {
       offered.admit(file, 'run');
       return true;

@@ -23,6 +23,7 @@ async function open(skills: (folder: string) => readonly OfferedSkill[], max = 2
     skills: list,
     active,
     scripts: { env: {} },
+    denies: () => false,
     unlock: (ids) => {
       asked.push(...ids);
       return ids;
