@@ -1,14 +1,14 @@
 import { existsSync, lstatSync, readFileSync } from 'node:fs';
-import { dirname, join, relative, resolve, sep } from 'node:path';
+import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { isInside } from './paths.ts';
-import { compileSegment, type SegmentTest } from './wildcard.ts';
+import { bytesOf, compileWildcard, type WildcardTest } from './wildcard.ts';
 
 /** One line of a `.gitignore`. */
 interface Rule {
   readonly isNegated: boolean;
   readonly isFolderOnly: boolean;
-  /** Tests of the parts of a path below the folder of the file; `'**'` for any number of parts. One alone: of the name, at any depth. */
-  readonly parts: readonly (SegmentTest | '**')[];
+  /** Tests the name, at any depth, or the path below the folder of the file. */
+  readonly test: WildcardTest;
   readonly isName: boolean;
 }
 
@@ -56,10 +56,14 @@ export class GitIgnore {
 
   /** True if git ignores an entry of the folder that these rules are for. */
   ignores(path: string, isFolder: boolean): boolean {
+    const name = bytesOf(basename(path));
     for (let at = this.#levels.length - 1; at >= 0; at -= 1) {
       const { folder, rules } = this.#levels[at] as Level;
-      const parts = relative(folder, path).split(sep);
-      const rule = rules.findLast((one) => (isFolder || !one.isFolderOnly) && covers(one, parts));
+      const below = bytesOf(relative(folder, path).split(sep).join('/'));
+      const rule = rules.findLast(
+        ({ isFolderOnly, isName, test }) =>
+          (isFolder || !isFolderOnly) && test(isName ? name : below),
+      );
       if (rule !== undefined) return !rule.isNegated;
     }
     return false;
@@ -99,19 +103,19 @@ function isFile(path: string): boolean {
 }
 
 /** As git, reads no links; a pipe would never end. */
-function textOf(path: string): string | undefined {
+function textOf(path: string, encoding: BufferEncoding = 'utf8'): string | undefined {
   try {
     const stats = lstatSync(path);
-    return stats.isFile() && stats.size <= MAX_BYTES ? readFileSync(path, 'utf8') : undefined;
+    return stats.isFile() && stats.size <= MAX_BYTES ? readFileSync(path, encoding) : undefined;
   } catch {
     return undefined;
   }
 }
 
 function rulesIn(file: string): readonly Rule[] {
-  const text = textOf(file) ?? '';
-  return text
-    .replace(/^\uFEFF/, '')
+  const text = textOf(file, 'latin1') ?? '';
+  return `${text}\n`
+    .replace(/^\xef\xbb\xbf/, '')
     .split(/\r?\n/)
     .flatMap((line) => ruleOf(line) ?? []);
 }
@@ -124,9 +128,8 @@ function ruleOf(line: string): Rule | undefined {
   const pattern = isFolderOnly ? text.slice(0, -1) : text;
   if (pattern === '') return undefined;
   const isName = !pattern.includes('/');
-  const names = pattern.replace(/^\//, '').split('/');
-  const parts = names.map((name) => (name === '**' && !isName ? name : compileSegment(name)));
-  return { isNegated, isFolderOnly, isName, parts };
+  const test = compileWildcard(pattern.replace(/^\//, ''));
+  return { isNegated, isFolderOnly, isName, test };
 }
 
 /** Spaces at the end do not count, unless they are escaped. */
@@ -138,34 +141,4 @@ function withoutSpaces(line: string): string {
     end = at + 1;
   }
   return line.slice(0, end);
-}
-
-function covers({ parts, isName }: Rule, path: readonly string[]): boolean {
-  if (!isName) return matchesPath(parts, path);
-  const [name] = parts;
-  return typeof name === 'function' && name(path.at(-1) ?? '');
-}
-
-/** Linear in the product of both lengths: the last `**` is the only one that can take more. */
-function matchesPath(parts: Rule['parts'], path: readonly string[]): boolean {
-  let [part, at] = [0, 0];
-  let retry: { readonly part: number; readonly at: number } | undefined;
-  while (at < path.length) {
-    const test = parts[part];
-    if (test === '**') {
-      // at the end it needs a separate part
-      if (part === parts.length - 1) return true;
-      retry = { part, at };
-      part += 1;
-    } else if (test?.(path[at] ?? '')) {
-      part += 1;
-      at += 1;
-    } else if (retry === undefined) return false;
-    else {
-      retry = { part: retry.part, at: retry.at + 1 };
-      part = retry.part + 1;
-      at = retry.at;
-    }
-  }
-  return part === parts.length;
 }

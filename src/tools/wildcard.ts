@@ -1,55 +1,86 @@
-/** Tests one part of a path. */
-export type SegmentTest = (name: string) => boolean;
+/** Tests a name or a path. Text is of bytes, one a character, as git compares it. */
+export type WildcardTest = (text: string) => boolean;
 
-/** A character, any number of them (`undefined`), or one of a class. */
-type Token = string | undefined | ((character: string) => boolean);
+/** A character, one of a class, any number that are no slash (`STAR`) or of all (`STARS`), or `**` before a slash (`FOLDERS`). */
+type Token = string | symbol | ((character: string) => boolean);
+
+const STAR = Symbol('*');
+const STARS = Symbol('**');
+const FOLDERS = Symbol('**/');
+
+/** Bytes of the longest pattern, which is as long as a path may be. */
+const MAX_LENGTH = 4096;
+
+/** Returns a text as bytes, one a character. */
+export function bytesOf(text: string): string {
+  return /[\u0080-\uffff]/.test(text) ? Buffer.from(text).toString('latin1') : text;
+}
 
 /**
- * Compiles one part of a pattern of git to a test: `*`, `?`, `[a-z]`, `[!a]`, `[[:digit:]]`, and `\` before a plain character. A
- * malformed pattern matches nothing. The test takes time in the product of both lengths: a pattern is of a stranger.
+ * Compiles a pattern of git to a test: `*`, `**` as whole part, `?`, `[a-z]`, `[!a]`, `[[:digit:]]`, and `\` before a plain
+ * character. A malformed or very long pattern matches nothing. The test takes time in the product of both lengths: a pattern is
+ * of a stranger.
  */
-export function compileSegment(pattern: string): SegmentTest {
-  if (!/[*?[\\]/.test(pattern)) return (name) => name === pattern;
-  const tokens = tokensOf(pattern);
-  return tokens === undefined ? () => false : (name) => matches(tokens, Array.from(name));
+export function compileWildcard(pattern: string): WildcardTest {
+  if (pattern.length > MAX_LENGTH) return () => false;
+  const plain = pattern.search(/[*?[\\]/);
+  if (plain === -1) return (text) => text === pattern;
+  const tokens = tokensOf(pattern, plain);
+  if (tokens === undefined) return () => false;
+  const start = pattern.slice(0, plain);
+  return (text) => text.startsWith(start) && matches(tokens, text);
 }
 
-function matches(tokens: readonly Token[], name: readonly string[]): boolean {
-  let [token, at] = [0, 0];
-  let retry: { readonly token: number; readonly at: number } | undefined;
-  while (at < name.length) {
-    const test = tokens[token];
-    const character = name[at] ?? '';
-    if (token < tokens.length && test === undefined) {
-      retry = { token, at };
-      token += 1;
-    } else if (typeof test === 'function' ? test(character) : test === character) {
-      token += 1;
-      at += 1;
-    } else if (retry === undefined) return false;
-    else {
-      retry = { token: retry.token, at: retry.at + 1 };
-      token = retry.token + 1;
-      at = retry.at;
+/** Follows all ways through the tokens at once: the places that can be reached with the text so far. */
+function matches(tokens: readonly Token[], text: string): boolean {
+  let places = new Set<number>();
+  reach(tokens, 0, places);
+  for (let at = 0; at < text.length && places.size > 0; at += 1) {
+    const character = text.charAt(at);
+    const next = new Set<number>();
+    for (const place of places) {
+      const token = tokens[place];
+      if (token === STARS || token === FOLDERS) next.add(place).add(place + 1);
+      else if (token === STAR) {
+        if (character !== '/') reach(tokens, place, next);
+      } else if (typeof token === 'function' ? token(character) : token === character)
+        reach(tokens, place + 1, next);
     }
+    places = next;
   }
-  while (token < tokens.length && tokens[token] === undefined) token += 1;
-  return token === tokens.length;
+  return places.has(tokens.length);
 }
 
-function tokensOf(pattern: string): readonly Token[] | undefined {
-  const characters = Array.from(pattern);
+/** Adds a place, and those that it leads to without a character: `**` with its slash may be nothing. */
+function reach(tokens: readonly Token[], first: number, places: Set<number>): void {
+  places.add(first);
+  const token = tokens[first];
+  // two that may be nothing never follow each other
+  if (typeof token === 'symbol') places.add(first + 1);
+  if (token === FOLDERS) reach(tokens, first + 2, places);
+}
+
+/** `plain`: the number of characters without a meaning at the start, after which git takes `**` for a whole part. */
+function tokensOf(pattern: string, plain: number): readonly Token[] | undefined {
   const tokens: Token[] = [];
-  for (let at = 0; at < characters.length; at += 1) {
-    const character = characters[at];
-    if (character === '*') tokens.push(undefined);
-    else if (character === '?') tokens.push(() => true);
-    else if (character === '\\') {
+  for (let at = 0; at < pattern.length; at += 1) {
+    const character = pattern.charAt(at);
+    if (character === '*') {
+      const end = at + (/[^*]|$/.exec(pattern.slice(at))?.index ?? 1);
+      const isFirst = at === plain || pattern[at - 1] === '/';
+      const token = isFirst && end - at > 1 ? starsBefore(pattern.slice(end)) : STAR;
+      const isRepeated = tokens.at(-1) === '/' && tokens.at(-2) === FOLDERS;
+      if (token === FOLDERS && isRepeated) tokens.pop();
+      else tokens.push(token);
+      at = end - 1;
+    } else if (character === '?') {
+      tokens.push((one) => one !== '/');
+    } else if (character === '\\') {
       at += 1;
-      if (at === characters.length) return undefined;
-      tokens.push(characters[at]);
+      if (at === pattern.length) return undefined;
+      tokens.push(pattern.charAt(at));
     } else if (character === '[') {
-      const found = classOf(characters, at + 1);
+      const found = classOf(pattern, at + 1);
       if (found === undefined) return undefined;
       tokens.push(found.test);
       at = found.end;
@@ -58,55 +89,71 @@ function tokensOf(pattern: string): readonly Token[] | undefined {
   return tokens;
 }
 
+function starsBefore(rest: string): symbol {
+  if (rest.startsWith('/')) return FOLDERS;
+  return rest === '' || rest.startsWith('\\/') ? STARS : STAR;
+}
+
 interface Class {
   readonly test: (character: string) => boolean;
-  /** Index of its closing bracket. */
+  /** Index of its last character. */
   readonly end: number;
 }
 
-/** Reads a class of characters that begins at this index; undefined if it has no end. */
-function classOf(characters: readonly string[], start: number): Class | undefined {
-  const isNegated = characters[start] === '!' || characters[start] === '^';
-  const first = isNegated ? start + 1 : start;
-  const tests: ((character: string) => boolean)[] = [];
-  for (let at = first; at < characters.length; at += 1) {
-    const [, named] = /^\[:(\w*):\]/.exec(characters.slice(at, at + 12).join('')) ?? [];
-    if (characters[at] === ']' && at > first) {
-      return { test: (one) => tests.some((test) => test(one)) !== isNegated, end: at };
-    }
-    if (named !== undefined) {
-      const members = NAMED[named];
-      if (members === undefined) return undefined;
-      tests.push((one) => members.test(one));
-      at += named.length + 3;
-      continue;
-    }
-    if (characters[at] === '\\') at += 1;
-    const low = characters[at];
-    if (low === undefined) return undefined;
-    if (characters[at + 1] !== '-' || [undefined, ']'].includes(characters[at + 2])) {
-      tests.push((one) => one === low);
-      continue;
-    }
-    at += characters[at + 2] === '\\' ? 3 : 2;
-    const high = characters[at];
-    if (high === undefined) return undefined;
-    tests.push((one) => one >= low && one <= high);
-  }
-  return undefined;
+/** Reads a class of characters that begins at this index; undefined if it has no end. A slash is in no class. */
+function classOf(pattern: string, start: number): Class | undefined {
+  const isNegated = /[!^]/.test(pattern.charAt(start));
+  const tests: Class['test'][] = [];
+  let at = isNegated ? start + 1 : start;
+  let before: string | undefined;
+  do {
+    const member = memberOf(pattern, at, before);
+    if (member === undefined) return undefined;
+    tests.push(member.test);
+    before = member.last;
+    at = member.end + 1;
+  } while (pattern[at] !== ']');
+  const test = (one: string): boolean => one !== '/' && tests.some((is) => is(one)) !== isNegated;
+  return { test, end: at };
 }
 
-const NAMED: Readonly<Record<string, RegExp>> = {
-  alnum: /^[A-Za-z0-9]$/,
-  alpha: /^[A-Za-z]$/,
-  blank: /^[ \t]$/,
-  cntrl: /^\p{Cc}$/u,
-  digit: /^\d$/,
-  graph: /^[!-~]$/,
-  lower: /^[a-z]$/,
-  print: /^[ -~]$/,
-  punct: /^[!-/:-@[-`{-~]$/,
-  space: /^\s$/,
-  upper: /^[A-Z]$/,
-  xdigit: /^[0-9A-Fa-f]$/,
-};
+/** Reads a member of a class; `last` is the character that a range may begin with. */
+function memberOf(
+  pattern: string,
+  at: number,
+  before: string | undefined,
+): (Class & { readonly last: string | undefined }) | undefined {
+  const { [at]: character, [at + 1]: next } = pattern;
+  if (character === '-' && before !== undefined && next !== undefined && next !== ']') {
+    const end = next === '\\' ? at + 2 : at + 1;
+    const high = pattern[end];
+    if (high === undefined) return undefined;
+    return { test: (one) => one >= before && one <= high, end, last: undefined };
+  }
+  if (character === '[' && next === ':') {
+    const end = pattern.indexOf(']', at + 2);
+    if (end === -1) return undefined;
+    if (end > at + 2 && pattern[end - 1] === ':') {
+      const members = NAMED.get(pattern.slice(at + 2, end - 1));
+      return members && { test: (one) => members.test(one), end, last: undefined };
+    }
+  }
+  const end = character === '\\' ? at + 1 : at;
+  const last = pattern[end];
+  return last === undefined ? undefined : { test: (one) => one === last, end, last };
+}
+
+const NAMED: ReadonlyMap<string, RegExp> = new Map([
+  ['alnum', /[A-Za-z0-9]/],
+  ['alpha', /[A-Za-z]/],
+  ['blank', /[ \t]/],
+  ['cntrl', /[^ -~\x80-\xff]/],
+  ['digit', /\d/],
+  ['graph', /[!-~]/],
+  ['lower', /[a-z]/],
+  ['print', /[ -~]/],
+  ['punct', /[!-/:-@[-`{-~]/],
+  ['space', /[ \t\n\r]/],
+  ['upper', /[A-Z]/],
+  ['xdigit', /[0-9A-Fa-f]/],
+]);

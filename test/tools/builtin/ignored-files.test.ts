@@ -107,8 +107,24 @@ describe('files that git ignores', () => {
   });
 });
 
-const NAMES = ['a', 'b', 'ab', 'abc', 'a.b', '.a', 'b]', 'x y', '#a', '!a', 'a ', 'b-c', '9', '*'];
+const NAMES = 'a b ab abc a.b .a b] [ ] ]a [a [a] #a !a ! b-c - 9 * \\ a\\ é ^ :'
+  .split(' ')
+  .concat('x y', 'a ');
+/** A class, whole or torn, with slashes and brackets among its members. */
+const bracket = fc
+  .tuple(
+    fc.constantFrom('[', '[!', '[^', 'a[', '*['),
+    fc.array(
+      fc.constantFrom(
+        ...'a b ] [ / - \\ ! ^ : é 9 a-c b-a --9 \\] \\/ [: :] [:] [::] [:digit:]'.split(' '),
+      ),
+      { maxLength: 4 },
+    ),
+    fc.constantFrom(']', ']', ']', ']*', '', ']b'),
+  )
+  .map(([start, members, end]) => `${start}${members.join('')}${end}`);
 const piece = fc.oneof(
+  { arbitrary: bracket, weight: 2 },
   fc.constantFrom(...NAMES),
   fc.constantFrom(
     '*',
@@ -121,10 +137,28 @@ const piece = fc.oneof(
     '[^b]',
     '[a-c]b',
     '[]]',
-
+    '[]a]',
+    '\\[',
+    '[',
+    'a[',
+    '[a/b]',
+    '[!a/]',
+    '***',
+    'a**',
+    '**b',
     '\\*',
   ),
-  fc.constantFrom('\\a', 'a\\', '[[:alpha:]]', '[[:digit:]]', '[[:no:]]', 'a**b', '*.*', '[\\]]'),
+  fc.constantFrom(
+    '\\a',
+    'a\\',
+    '[[:alpha:]]',
+    '[[:digit:]]',
+    '[[:no:]]',
+    '[[:constructor:]]',
+    'a**b',
+    '*.*',
+    '[\\]]',
+  ),
 );
 const pattern = fc
   .tuple(
@@ -145,12 +179,12 @@ describe('rules', () => {
         const told = git(
           project.path,
           ['check-ignore', '--no-index', '--stdin', '-z', '-v', '-n'],
-          `${paths.join('\0')}\0`,
+          paths.map((one) => `./${one}\0`).join(''),
         ).split('\0');
         const ignored = new Set<string>();
         for (let at = 0; at + 3 < told.length; at += 4) {
           const [source, , rule = '', path = ''] = told.slice(at, at + 4);
-          if (source !== '' && !rule.startsWith('!')) ignored.add(path);
+          if (source !== '' && !rule.startsWith('!')) ignored.add(path.slice(2));
         }
         const rules = GitIgnore.of(project.path, project.path).inside(
           project.path,
@@ -167,13 +201,21 @@ describe('rules', () => {
         });
         expect(ours).toEqual(paths.filter((path) => ignored.has(path)));
       }),
-      runs(40),
+      runs(60),
     );
   });
 
   it('of a stranger take no time', async () => {
     const name = 'a'.repeat(200);
-    const rules = [`${'*a'.repeat(90)}*b`, `${'**/a*/'.repeat(40)}b`].join('\n');
+    const rules = [
+      `${'*a'.repeat(90)}*b`,
+      `${'**/a*/'.repeat(40)}b`,
+      `${'**/'.repeat(1000)}b`,
+      `[${'[:'.repeat(100_000)}x]`,
+      `${'?*'.repeat(1000)}b/`,
+      '[[:constructor:]]',
+      '[[:__proto__:]]',
+    ].join('\n');
     await using project = await Project.create({ '.gitignore': rules, [name]: '' });
     expect((await project.run('glob', { pattern: 'a*' })).data['paths']).toEqual([name]);
   });
