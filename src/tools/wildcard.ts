@@ -66,7 +66,7 @@ function tokensOf(pattern: string, plain: number): readonly Token[] | undefined 
   for (let at = 0; at < pattern.length; at += 1) {
     const character = pattern.charAt(at);
     if (character === '*') {
-      const end = at + (/[^*]|$/.exec(pattern.slice(at))?.index ?? 1);
+      const end = at + pattern.slice(at).search(/[^*]|$/);
       const isFirst = at === plain || pattern[at - 1] === '/';
       const token = isFirst && end - at > 1 ? starsBefore(pattern.slice(end)) : STAR;
       const isRepeated = tokens.at(-1) === '/' && tokens.at(-2) === FOLDERS;
