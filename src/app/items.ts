@@ -171,7 +171,7 @@ export class Items implements ItemsService {
   async sign(
     type: SignableType,
     pattern: string,
-    options: { dryRun?: boolean; pin?: boolean } = {},
+    options: { dryRun?: boolean; pin?: boolean; thread?: string } = {},
   ): Promise<readonly SignOutcome[]> {
     const { clock } = this.#workspace;
     const spaces = await this.#spaces(type);
@@ -184,6 +184,7 @@ export class Items implements ItemsService {
         compileGlob,
         signer: async () => await signingKey(this.#workspace, options),
         now: () => clock.now(),
+        thread: options.thread,
         modeOf: async (space) => await signingMode(spaces, space),
         validate: async (file) => [
           ...(await problemsOf(file, spaces, 'sign')),

@@ -3,9 +3,8 @@ import { assertItemId } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
 import { addSpend } from '../core/usage.ts';
-import { isPowerType } from '../items/signing-fs.ts';
 import type { LaunchedThread } from '../threads/ports.ts';
-import type { PrimaryActions } from '../tools/primary/actions.ts';
+import type { ItemCall, PrimaryActions } from '../tools/primary/actions.ts';
 import type { SearchKnowledge } from '../tools/search/search-tool.ts';
 import { errorOutput, type ToolOutput, textOutput, waitingOutput } from '../tools/tool.ts';
 import { Items } from './items.ts';
@@ -71,7 +70,7 @@ export function primaryActions(workspace: Workspace, scope: ToolScope | undefine
       const document = { results: rows, total, ...(notices.length === 0 ? {} : { notices }) };
       return textOutput(JSON.stringify(document, null, 2), { total });
     },
-    signItem: async ({ itemType, itemId }) => await sign(workspace, itemType, itemId),
+    signItem: async (call, { threadId }) => await sign(workspace, call, threadId),
     searchKnowledge: async ({ query, limit, includeThreads }) =>
       await searchItems(workspace, {
         type: 'knowledge',
@@ -108,8 +107,8 @@ function childOutput(result: ThreadResult): ToolOutput {
 
 async function sign(
   workspace: Workspace,
-  itemType: Parameters<Items['sign']>[0],
-  itemId: string,
+  { itemType, itemId }: ItemCall,
+  thread: string,
 ): Promise<ToolOutput> {
   assertItemId(itemId, itemType);
   const space = workspace.spaces.find(itemType, itemId)?.space ?? 'project';
@@ -121,7 +120,7 @@ async function sign(
     );
   }
   // what a model has signed is no guard that a person accepted
-  const [outcome] = await new Items(workspace).sign(itemType, itemId, { pin: false });
+  const [outcome] = await new Items(workspace).sign(itemType, itemId, { pin: false, thread });
   if (outcome === undefined)
     return errorOutput(`There is no ${itemType} ${itemId}.`, { code: 'item_not_found' });
   if (outcome.status === 'failed') {
@@ -132,9 +131,10 @@ async function sign(
       code: 'invalid_input',
     });
   }
-  const next = isPowerType(itemType)
-    ? `\nA person has to accept it before the next run: rye lock accept`
-    : '';
+  const isText = itemType === 'knowledge' || outcome.status === 'unchanged';
+  const next = isText
+    ? ''
+    : `\nIt runs after a person has signed it: rye sign ${itemType} ${itemId}`;
   return textOutput(`${itemType} ${itemId}: ${outcome.status}${next}`, {
     id: itemId,
     status: outcome.status,

@@ -97,6 +97,7 @@ const EXIT_BY_CODE = {
   signature_partial: EXIT.integrity,
   signature_outdated: EXIT.integrity,
   item_moved: EXIT.integrity,
+  signed_by_thread: EXIT.integrity,
   key_missing: EXIT.integrity,
   key_unsafe: EXIT.integrity,
   user_space_refused: EXIT.integrity,

@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type ErrorInfo, RyeError, toRyeError } from '../core/errors.ts';
 import type { SignableType, Space } from '../core/ids.ts';
+import { compact } from '../core/json.ts';
 import { writeWhole } from '../disk/whole-file.ts';
 import type { SigningKey } from '../trust/keys.ts';
 import { hashOfText, type PowerFile } from '../trust/lock.ts';
@@ -62,6 +63,8 @@ export interface VerifyOutcome {
   readonly signature_version?: 1 | 2;
   /** Time of signing, if the signature covers it. */
   readonly signed_at?: string;
+  /** The thread whose model signed the knowledge; absent: a person did. */
+  readonly signed_by_thread?: string;
 }
 
 export interface SignRequest {
@@ -82,6 +85,8 @@ export interface SignOptions {
   readonly compileGlob: GlobCompiler;
   /** Called for the first file that is valid. */
   readonly signer: () => SigningKey | Promise<SigningKey>;
+  /** The thread whose model signs; absent: a person does. */
+  readonly thread?: string | undefined;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
   /** Returns the place of signatures in a space; default: inline. */
@@ -191,7 +196,12 @@ async function signOne(
       location: { path },
     });
   }
-  const signing = { subject: itemSubject(file), key: await options.signer(), now: options.now() };
+  const signing = {
+    subject: itemSubject(file),
+    key: await options.signer(),
+    now: options.now(),
+    thread: options.thread,
+  };
   const mode = (await options.modeOf?.(file.space)) ?? 'inline';
   const write = mode === 'detached' ? signBeside : signInside;
   return { ...outcome, status: write(file, { text, style, ...signing }, { ...options, dryRun }) };
@@ -246,10 +256,10 @@ function movedWarning(file: FoundFile, style: SignatureStyle | undefined): reado
 async function signSkill(
   { id, path }: FoundFile,
   dryRun: boolean,
-  { signer, now }: SignOptions,
+  { signer, now, thread }: SignOptions,
 ): Promise<SignOutcome['status']> {
   const folder = dirname(path);
-  const list = signedSkillList(folder, id, await signer(), now());
+  const list = signedSkillList(folder, id, { key: await signer(), now: now(), thread });
   if (list === undefined) return 'unchanged';
   if (dryRun) return 'would_sign';
   writeWhole(skillListPath(folder), list);
@@ -276,9 +286,15 @@ export function verifyOne(
     return { ...outcome, ok: false, error: faultError(found, verdict).toJSON(), ...key };
   }
   if (verdict.by === 'manifest') return { ...outcome, ok: true };
-  const { keyId: key_id, version: signature_version, signedAt } = verdict;
-  const signed_at = signedAt === undefined ? {} : { signed_at: signedAt };
-  return { ...outcome, ok: true, key_id, signature_version, ...signed_at };
+  const { keyId: key_id, version: signature_version, signedAt: signed_at, thread } = verdict;
+  return compact({
+    ...outcome,
+    ok: true,
+    key_id,
+    signature_version,
+    signed_at,
+    signed_by_thread: thread,
+  });
 }
 
 /**

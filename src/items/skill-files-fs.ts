@@ -3,8 +3,14 @@ import { join } from 'node:path';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
 import { type SignableType, SPACES, type Space } from '../core/ids.ts';
 import { isJsonObject, isRecord, type JsonObject, parseJson } from '../core/json.ts';
-import { type KeyLookup, type SigningKey, sha256Hex } from '../trust/keys.ts';
-import { checkDocument, isSignedAs, signDocument, type Verdict } from '../trust/signature.ts';
+import { type KeyLookup, sha256Hex } from '../trust/keys.ts';
+import {
+  checkDocument,
+  isSignedAs,
+  type Signing,
+  signDocument,
+  type Verdict,
+} from '../trust/signature.ts';
 import { itemSubject } from './binding.ts';
 import type { FindOptions, FoundFile, ListedItem, ListOptions, Spaces } from './spaces-fs.ts';
 
@@ -68,8 +74,7 @@ function tooLarge(folder: string, what: string): RyeError {
 export function signedSkillList(
   folder: string,
   id: string,
-  key: SigningKey,
-  now: number,
+  by: Omit<Signing, 'subject'>,
 ): string | undefined {
   const files = Object.fromEntries(
     readSkillFiles(folder).map(({ path, bytes }) => [path, sha256Hex(bytes)]),
@@ -77,9 +82,9 @@ export function signedSkillList(
   const document: JsonObject = { skill: id, files };
   const { _signature, ...before } = readList(folder) ?? {};
   const isSame = JSON.stringify(before) === JSON.stringify(document);
-  const subject = listSubject(id);
-  if (isSame && isSignedAs({ ...document, _signature }, { subject, key })) return undefined;
-  return `${JSON.stringify(signDocument(document, { subject, key, now }), null, 1)}\n`;
+  const signing = { ...by, subject: listSubject(id) };
+  if (isSame && isSignedAs({ ...document, _signature }, signing)) return undefined;
+  return `${JSON.stringify(signDocument(document, signing), null, 1)}\n`;
 }
 
 /** The list is signed under the id of the skill. */

@@ -269,4 +269,5 @@ const FAULTS: Partial<Record<NonNullable<PowerFile['fault']>, string>> = {
   signature_invalid: 'has an invalid signature',
   signature_outdated: 'has a version 1 signature, which does not cover its type and id',
   item_moved: 'was signed as another file',
+  signed_by_thread: 'was signed by a thread, not by a person',
 };

@@ -108,6 +108,7 @@ export function decide(policy: TrustPolicy, request: DecisionRequest): Decision 
     if (space === 'user' && operation === 'config') return 'accept';
     if (space === 'project' && allowUnsigned) return 'accept';
   }
+  if (verdict.code === 'signed_by_thread' && space === 'project' && allowUnsigned) return 'accept';
   const requirement = policy[operation][space];
   if (requirement === 'off') return 'accept';
   return requirement === 'warn' && verdict.code !== 'item_moved' ? 'warn' : 'refuse';
@@ -188,6 +189,10 @@ function explain(
     item_moved: [
       `${name} was signed as ${otherName(fault)}${because} and is refused`,
       `Review the file. To use it as ${name}, sign it again: ${sign}`,
+    ],
+    signed_by_thread: [
+      `${name} was written and signed by the model of thread ${fault.detail ?? 'unknown'}, not by a person`,
+      `Review it, then run: ${sign}`,
     ],
     system_item_modified: [
       `the system ${name} differs from the one in this release${because}`,

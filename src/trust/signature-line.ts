@@ -42,6 +42,8 @@ export interface SignatureFields {
   readonly signedAt: string;
   /** Absent in version 1, whose signature covers only the hash. */
   readonly subject?: SignedSubject;
+  /** The thread whose model asked for the signature; absent: a person did. */
+  readonly thread?: string;
   /** SHA-256 hex of the content. */
   readonly hash: string;
   readonly signature: string;
@@ -56,20 +58,31 @@ const KEY = '([0-9a-f]{16})';
 const FIELDS = new RegExp(
   `^${MARKER}v2:${TIME}:([a-z-]+(?:\\.[a-z]+)?):([A-Za-z0-9._/-]+):${HASH}:([A-Za-z0-9_-]{86}):${KEY}$`,
 );
+const THREAD_FIELDS = new RegExp(
+  `^${MARKER}v3:${TIME}:([a-z-]+(?:\\.[a-z]+)?):([A-Za-z0-9._/-]+):([A-Za-z0-9._/-]+):${HASH}:([A-Za-z0-9_-]{86}):${KEY}$`,
+);
 const OLDER_FIELDS = new RegExp(
   `^${MARKER}${TIME}:${HASH}:([A-Za-z0-9_-]{86}(?:==?)?):${KEY}(?:\\|[A-Za-z0-9_-]+@[A-Za-z0-9_-]+)?$`,
 );
 
 /**
- * Reads `rye:signed:v2:TIME:KIND:ID:HASH:SIG:KEY`, or the older `rye:signed:TIME:HASH:SIG:KEY` with its optional
+ * Reads `rye:signed:v2:TIME:KIND:ID:HASH:SIG:KEY`, `rye:signed:v3:TIME:KIND:ID:THREAD:HASH:SIG:KEY`, or the older `rye:signed:TIME:HASH:SIG:KEY` with its optional
  * `|provider@user` suffix. Undefined for anything else.
  */
 export function parseSignature(text: string): SignatureFields | undefined {
   const [, signedAt = '', kind = '', id = '', hash = '', signature = '', keyId = ''] =
     FIELDS.exec(text) ?? [];
   return keyId === ''
-    ? parseOlder(text)
+    ? (parseOfThread(text) ?? parseOlder(text))
     : { signedAt, subject: { kind, id }, hash, signature, keyId };
+}
+
+function parseOfThread(text: string): SignatureFields | undefined {
+  const [, signedAt = '', kind = '', id = '', thread = '', hash = '', signature = '', keyId = ''] =
+    THREAD_FIELDS.exec(text) ?? [];
+  return keyId === ''
+    ? undefined
+    : { signedAt, subject: { kind, id }, thread, hash, signature, keyId };
 }
 
 function parseOlder(text: string): SignatureFields | undefined {
@@ -78,8 +91,9 @@ function parseOlder(text: string): SignatureFields | undefined {
 }
 
 export function formatSignature(fields: NamedFields): string {
-  const { signedAt, subject, hash, signature, keyId } = fields;
-  return `${MARKER}v2:${signedAt}:${subject.kind}:${subject.id}:${hash}:${signature}:${keyId}`;
+  const { signedAt, subject, thread, hash, signature, keyId } = fields;
+  const [version, by] = thread === undefined ? ['v2', ''] : ['v3', `${thread}:`];
+  return `${MARKER}${version}:${signedAt}:${subject.kind}:${subject.id}:${by}${hash}:${signature}:${keyId}`;
 }
 
 /** The fields of a version 2 signature. */
@@ -92,10 +106,12 @@ export type NamedFields = SignatureFields & { readonly subject: SignedSubject };
 export function signedStatement({
   signedAt,
   subject,
+  thread,
   hash,
 }: Omit<SignatureFields, 'signature' | 'keyId'>): string {
   if (subject === undefined) return hash;
-  return `rye-item-v2\nkind ${subject.kind}\nid ${subject.id}\ntime ${signedAt}\nsha256 ${hash}\n`;
+  const [version, by] = thread === undefined ? ['v2', ''] : ['v3', `thread ${thread}\n`];
+  return `rye-item-${version}\nkind ${subject.kind}\nid ${subject.id}\n${by}time ${signedAt}\nsha256 ${hash}\n`;
 }
 
 /** True if a line is a signature comment, which does not belong to the content of an item. */

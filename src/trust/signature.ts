@@ -28,6 +28,7 @@ export type SignatureFault =
   | 'signature_partial'
   | 'signature_outdated'
   | 'item_moved'
+  | 'signed_by_thread'
   | 'system_item_modified';
 
 /** The outcome of checking a file or document. `detail` completes the fault's message. */
@@ -40,6 +41,8 @@ export type Verdict =
       readonly version: 1 | 2;
       /** Absent in version 1, which does not cover the time. */
       readonly signedAt?: string;
+      /** The thread whose model signed the knowledge. */
+      readonly thread?: string;
       /** Time of the key's revocation, if the record was signed before it. */
       readonly revokedAt?: string;
     }
@@ -62,6 +65,8 @@ const SIGNATURE_MEMBER = '_signature';
 export interface Signing {
   readonly subject: SignedSubject;
   readonly key: SigningKey;
+  /** The thread whose model asks for the signature; absent: a person does. */
+  readonly thread?: string | undefined;
   /** Milliseconds since the epoch. */
   readonly now: number;
 }
@@ -227,6 +232,7 @@ export function claimedSubject(text: string, style: SignatureStyle): SignedSubje
 
 /** Returns the state of a signature for lists. */
 export function signatureState(verdict: Verdict) {
+  if (verdict.ok && verdict.by === 'key' && verdict.thread !== undefined) return 'by_thread';
   if (verdict.ok) return verdict.by === 'manifest' ? 'system' : 'signed';
   return STATES[verdict.code];
 }
@@ -241,6 +247,7 @@ const STATES = {
   signature_partial: 'partial',
   signature_outdated: 'outdated',
   item_moved: 'moved',
+  signed_by_thread: 'by_thread',
   system_item_modified: 'modified',
 } as const satisfies Record<SignatureFault, string>;
 
@@ -260,7 +267,16 @@ function checkFields(fields: SignatureFields, expected: Expected): Verdict {
   if (!isSameSubject(signedAs, expected.subject))
     return { ...fault('item_moved', fields), signedAt, signedAs };
   const revokedAt = found.status === 'revoked' ? found.revokedAt : null;
-  const verdict = { ok: true, by: 'key', keyId, version: 2, signedAt } as const;
+  return accepted({ ...fields, subject: signedAs }, revokedAt);
+}
+
+/** Returns the verdict for a genuine signature. Knowledge is text, but all else that a model has signed waits. */
+function accepted(fields: NamedFields, revokedAt: string | null): Verdict {
+  const { keyId, signedAt, thread, subject } = fields;
+  if (thread !== undefined && subject.kind !== 'knowledge')
+    return { ...fault('signed_by_thread', fields, thread), signedAt };
+  const by = thread === undefined ? {} : { thread };
+  const verdict = { ok: true, by: 'key', keyId, version: 2, signedAt, ...by } as const;
   return revokedAt === null ? verdict : { ...verdict, revokedAt };
 }
 
@@ -296,18 +312,21 @@ function fault(
   return { ok: false, code, keyId, ...(detail === undefined ? {} : { detail }) };
 }
 
-function makeSignature(hash: string, { subject, key, now }: Signing): NamedFields {
-  const content = { signedAt: isoSeconds(now), subject, hash };
+function makeSignature(hash: string, { subject, key, now, thread }: Signing): NamedFields {
+  const by = thread === undefined ? {} : { thread };
+  const content = { signedAt: isoSeconds(now), subject, ...by, hash };
   return { ...content, signature: key.sign(signedStatement(content)), keyId: key.keyId };
 }
 
 function isSameSignature(
   fields: SignatureFields | undefined,
   hash: string,
-  { subject, key }: Omit<Signing, 'now'>,
+  { subject, key, thread }: Omit<Signing, 'now'>,
 ): boolean {
   return (
     fields?.subject !== undefined &&
+    // what a person signed stays so
+    (fields.thread === undefined || fields.thread === thread) &&
     isSameSubject(fields.subject, subject) &&
     fields.keyId === key.keyId &&
     fields.hash === hash &&

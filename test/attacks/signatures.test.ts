@@ -365,6 +365,123 @@ describe('a thread that may sign', () => {
   ]);
 });
 
+// Requirement: model-signature-waits
+describe('an item that a model wrote and signed', () => {
+  const GRANTS =
+    '<execute><tool>rye/file-system/*</tool><directive>*</directive></execute><sign>*</sign><fetch>*</fetch><acknowledge risk="elevated">x</acknowledge>';
+  const TOOL = 'version: "1.0.0"\ndescription: A tool.\ntraits: {risk: safe}';
+
+  /** Lets a model sign an item, and returns the outcome of its signature and of a next call. */
+  async function made(lab: Lab, type: string, path: string, text: string, next?: object) {
+    lab.write(path, text);
+    const calls = [toolUse('rye_sign', { item_type: type, item_id: 'made' })];
+    const more = next ? [{ steps: [toolUse('rye_execute', next)] }] : [];
+    await lab.model([{ steps: calls }, ...more, { steps: [answer('done')] }]);
+    lab.signed('directives/job.md', directive('job', { permissions: GRANTS }));
+    const result = await lab.run('job');
+    if ((await settledCode(lab, result)) !== 'ok') throw new Error('it was not signed');
+    return result;
+  }
+
+  attacks([
+    {
+      name: 'is run by a person',
+      code: 'signed_by_thread',
+      run: async (lab) => {
+        await made(lab, 'directive', 'directives/made.md', directive('made'));
+        return await lab.run('made');
+      },
+    },
+    {
+      name: 'is run by its thread',
+      code: 'signed_by_thread',
+      run: async (lab) => {
+        const next = { item_type: 'directive', item_id: 'made' };
+        const result = await made(lab, 'directive', 'directives/made.md', directive('made'), next);
+        return await settledCode(lab, result, 1);
+      },
+    },
+    {
+      name: 'is a tool that a person runs',
+      code: 'signed_by_thread',
+      run: async (lab) => {
+        await made(lab, 'tool', 'tools/made.sh', shellTool("echo '{}'", TOOL));
+        return await lab.rye().threads.executeTool({ toolId: 'made', acknowledge: ['elevated'] });
+      },
+    },
+    {
+      name: 'loses the name of its thread',
+      code: 'unsigned',
+      run: async (lab) => {
+        const { thread_id: thread } = await made(
+          lab,
+          'directive',
+          'directives/made.md',
+          directive('made'),
+        );
+        const text = lab.read('directives/made.md');
+        lab.write('directives/made.md', text.replace(`${thread}:`, ''));
+        return await lab.run('made');
+      },
+    },
+    {
+      name: 'takes the form of one that a person signed',
+      code: 'signature_invalid',
+      run: async (lab) => {
+        const { thread_id: thread } = await made(
+          lab,
+          'directive',
+          'directives/made.md',
+          directive('made'),
+        );
+        const text = lab.read('directives/made.md').replace('v3:', 'v2:');
+        lab.write('directives/made.md', text.replace(`${thread}:`, ''));
+        return await lab.run('made');
+      },
+    },
+    {
+      name: 'keeps its signature in another file',
+      code: 'signed_by_thread',
+      run: async (lab) => {
+        lab.signed('config/trust.yaml', 'signing: detached\n');
+        await made(lab, 'directive', 'directives/made.md', directive('made'));
+        return await lab.run('made');
+      },
+    },
+  ]);
+
+  harmless([
+    {
+      name: 'is listed as such, and runs once a person has signed it; what a person signed stays so',
+      expected: ['by_thread', 'signed', 'signed', 'completed'],
+      run: async (lab) => {
+        const state = async () => {
+          const items = await lab.rye().items.list('directive', { space: 'project' });
+          return items.find(({ id }) => id === 'made')?.signature;
+        };
+        await made(lab, 'directive', 'directives/made.md', directive('made'));
+        const before = await state();
+        await lab.sign('directive', 'made');
+        const after = await state();
+        await made(lab, 'directive', 'directives/made.md', lab.read('directives/made.md'));
+        const again = await state();
+        await lab.model([{ steps: [answer('done')] }]);
+        return [before, after, again, (await lab.run('made')).status];
+      },
+    },
+    {
+      name: 'is knowledge: it is read, and verify names the thread',
+      expected: [true, true],
+      run: async (lab) => {
+        const text = note('made').replace('howto', '""');
+        const { thread_id: thread } = await made(lab, 'knowledge', 'knowledge/made.md', text);
+        const [item] = await lab.rye().items.verify('knowledge', 'made');
+        return [item?.ok, item?.signed_by_thread === thread];
+      },
+    },
+  ]);
+});
+
 describe('a version 1 signature', () => {
   const older = (lab: Lab, path: string, text: string): string =>
     lab.write(path, signedOlder(text, lab.key(), path.endsWith('.md') ? HTML : HASH));

@@ -23,7 +23,7 @@ async function create(inputs: Readonly<Record<string, unknown>>): Promise<CliRes
 }
 
 describe('rye/core/create_directive', () => {
-  it('makes a signed directive that asks for exactly the named tools', async () => {
+  it('makes a directive that asks for exactly the named tools, and runs once a person has signed it', async () => {
     attempts += 1;
     const id = `notes/tidy-${attempts}`;
     const done = await create({ id, tools: ['rye/file-system/read'] });
@@ -31,6 +31,9 @@ describe('rye/core/create_directive', () => {
       success: true,
       outputs: { directive: id, path: `.ai/directives/${id}.md`, status: 'signed' },
     });
+    const early = await runCli(['run', id, '--dry-run', '--json'], { cwd: project });
+    expect([early.code, early.stdout]).toEqual([3, expect.stringContaining('signed_by_thread')]);
+    await runCli(['sign', 'directive', id], { cwd: project });
     const plan = await runCli(['run', id, '--dry-run', '--json'], { cwd: project });
     expect(JSON.parse(plan.stdout)).toMatchObject({
       plan: {

@@ -25,6 +25,7 @@ export type SignatureState =
   | 'invalid'
   | 'partial'
   | 'outdated'
+  | 'by_thread'
   | 'moved'
   | 'system'
   | 'builtin'

@@ -341,7 +341,9 @@ async function verifyItems(
       const path = displayPath(item.path, io);
       // the message names the file too
       const why = displayText(reason(item.error), io).replace(`: ${path}: `, ': ');
-      printLine(io, `${status} ${path}${why}`);
+      const thread = item.signed_by_thread;
+      const by = thread === undefined ? '' : ` (signed by the model of thread ${oneLine(thread)})`;
+      printLine(io, `${status} ${path}${by}${why}`);
       printHint(item.error, io);
       printUpgrade(item, io);
     }

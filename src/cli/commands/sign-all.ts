@@ -20,6 +20,7 @@ const OWN_FAULTS: Readonly<Partial<Record<ErrorCode, string>>> = {
   unsigned: 'missing',
   content_modified: 'changed since',
   item_moved: 'of another ID',
+  signed_by_thread: 'by a thread',
   signature_outdated: 'older form',
   signature_partial: 'older form',
 };
