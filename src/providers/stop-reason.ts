@@ -31,7 +31,9 @@ export function stopReasonOf(
   reason: string | undefined,
   content: readonly AssistantBlock[],
 ): Exclude<StopReason, 'aborted'> | StreamFault {
-  const word = reason?.toLowerCase().replaceAll(/[^a-z0-9]/g, '') ?? '';
+  // gateways written in Python send FinishReason.STOP
+  const last = reason?.split('.').at(-1) ?? '';
+  const word = last.toLowerCase().replaceAll(/[^a-z0-9]/g, '');
   const meaning = word === '' ? 'end' : MEANINGS.get(word);
   if (meaning === 'max_tokens' || meaning === 'content_filtered') return meaning;
   if (meaning === 'broken') {

@@ -64,6 +64,20 @@ const OVERFLOWS = [
   'max_tokens must be at least 1, got -2000',
   'total message size 10176584 exceeds limit 2097152',
   'requested 16384 output tokens and your prompt contains at least 180225 input tokens. Please reduce the length of the input prompt; maximum context length is 196608',
+  // openclaw#85921, pi#5930, openclaw#58839, pi#4943, senpi#1466, openclaw#64196, openclaw#20539
+  "400 This endpoint's maximum context length is 262144 tokens. However, you requested about 284283 tokens (8963 of text input, 13176 of tool input, 262144 in the output). Please reduce the length of either one",
+  "This model's maximum context length is 262144 tokens. However, you requested 0 output tokens and your prompt contains at least 262145 input tokens, for a total of at least 262145 tokens. Please reduce the length of the input prompt or the number of requested output tokens. (parameter=input_tokens, value=262145)",
+  'ValidationException: The input is too long',
+  'ValidationException: Input exceeds the max input token limit',
+  'ModelStreamErrorException: Input is too long',
+  'ollama: context length exceeded for llama3',
+  "total tokens exceeds the model's max of 4096",
+  'input is too long for model gpt-5.4',
+  'Input length 131393 exceeds the maximum allowed input length of 131040 tokens.',
+  "Your input exceeds the model's context window",
+  "The request exceeds this model's context window. Please adjust your input.",
+  'request (66202 tokens) exceeds the available context size (65536 tokens), try increasing it',
+  'LLM request rejected: input length and max_tokens exceed context limit: 170636 + 34048 > 200000, decrease input length or max_tokens and try again',
   // words that no list has: the numbers tell it
   'Sorry: 250,000 tokens were given, which is more than the 200,000 that fit',
   'window supports 32768 tokens, request has 40112',
@@ -86,6 +100,10 @@ describe('an overflow in the words of a vendor', () => {
       'Rate limit reached on tokens per minute (TPM): Limit 6000, Used 5900, Requested 400',
       'rate_limited',
     ],
+    // senpi#1466
+    [429, 'Too many tokens per minute', 'rate_limited'],
+    [429, 'This request exceeds the limit of 30000 tokens per minute', 'rate_limited'],
+    [429, 'Too many tokens, please wait before trying again.', 'rate_limited'],
     [
       400,
       'max_tokens is too large: 100000. This model supports at most 32000 completion tokens',

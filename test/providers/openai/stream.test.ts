@@ -401,6 +401,14 @@ test.each([
   ['content_filter', 'content_filtered'],
   ['tool_calls', 'end'],
   ['eos', 'end'],
+  // vercel/ai's Mistral and Gemini, Bedrock, opencode#44092
+  ['model_length', 'max_tokens'],
+  ['IMAGE_SAFETY', 'content_filtered'],
+  ['PROHIBITED_CONTENT', 'content_filtered'],
+  ['SPII', 'content_filtered'],
+  ['guardrail_intervened', 'content_filtered'],
+  ['end_turn', 'end'],
+  ['FinishReason.STOP', 'end'],
 ])('the reason %s means %s', (wire, reason) => {
   expect(decode(delta({ content: 'x' }), delta({}, wire)).at(-1)).toMatchObject({ reason });
 });
@@ -415,9 +423,29 @@ test.each([
   'MALFORMED_FUNCTION_CALL',
   'timeout',
   'cancelled',
+  'UNEXPECTED_TOOL_CALL',
+  'TOO_MANY_TOOL_CALLS',
+  'server_error',
 ])('the reason %s is a broken answer', (reason) => {
   const fault = failureOfEnd(delta({ content: 'The three causes are: first, the' }, reason));
   expect(fault).toMatchObject({ type: 'answer_broken_off' });
+});
+
+test.each([
+  'OTHER',
+  'LANGUAGE',
+  'MISSING_THOUGHT_SIGNATURE',
+  'NO_IMAGE',
+  'constructor',
+  '__proto__',
+])('the reason %s is no end of a text', (reason) => {
+  const fault = failureOfEnd(delta({ content: 'Half of' }, reason));
+  expect(fault).toMatchObject({ type: 'unknown_stop_reason' });
+});
+
+test('an empty reason in each chunk is none', () => {
+  const made = decode(delta({ content: 'a' }, ''), delta({ content: 'b' }, ''), STOP);
+  expect(contentIn(made)).toEqual([{ type: 'text', text: 'ab' }]);
 });
 
 test('a reason that no list has is no end of a text, and no obstacle to its calls', () => {
