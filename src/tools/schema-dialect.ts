@@ -21,6 +21,28 @@ const MAPPINGS = new Set([
   'properties',
 ]);
 
+const isCount = (value: JsonValue): boolean => Number.isSafeInteger(value) && Number(value) >= 0;
+const isNumber = (value: JsonValue): boolean => Number.isFinite(value);
+const isText = (value: JsonValue): boolean => typeof value === 'string';
+const isSchema = (value: JsonValue | undefined): boolean =>
+  typeof value === 'boolean' || isJsonObject(value);
+
+/** Keywords by the form of their value. One of another form is refused by APIs, and has no meaning. */
+const KEYWORDS: readonly (readonly [string, (value: JsonValue) => boolean])[] = [
+  ['minLength maxLength minItems maxItems minProperties maxProperties minContains', isCount],
+  ['minimum maximum exclusiveMinimum exclusiveMaximum', isNumber],
+  ['multipleOf', (value) => isNumber(value) && Number(value) > 0],
+  ['title description format $ref $id $comment pattern', isText],
+  ['uniqueItems readOnly writeOnly deprecated', (value) => typeof value === 'boolean'],
+  ['required', (value) => Array.isArray(value) && value.every(isText)],
+  ['examples', Array.isArray],
+];
+const FORMS = new Map(
+  KEYWORDS.flatMap(([names, isOf]) => names.split(' ').map((name) => [name, isOf] as const)),
+);
+/** Levels of a schema that are kept; below them, everything is allowed. */
+const MAX_DEPTH = 64;
+
 /** Schemas of tools that others wrote and whose server checks the input itself. */
 const foreign = new WeakSet<JsonObject>();
 
@@ -41,29 +63,41 @@ export function isOldDialect({ $schema: dialect }: JsonObject): boolean {
 
 /**
  * Returns a schema of an older draft, or of the dialect of OpenAPI, as one of draft 2020-12: tuples, bounds that exclude,
- * `required` at the property. What has no meaning there, and patterns that do not `compile`, are dropped.
+ * `required` at the property. What is malformed or has no meaning there, and patterns that do not `compile`, are dropped.
  */
 export function modernSchema(
   schema: JsonObject,
   compiles: (pattern: string) => boolean,
+  depth = 0,
 ): JsonObject {
-  const modern = (value: JsonValue | undefined): JsonValue | undefined =>
-    isJsonObject(value) ? modernSchema(value, compiles) : value;
-  const all = (value: JsonValue): JsonValue =>
-    Array.isArray(value) ? value.map((one: JsonValue) => modern(one) ?? one) : value;
+  if (depth > MAX_DEPTH) return {};
+  const modern = (value: JsonValue): JsonValue =>
+    isJsonObject(value) ? modernSchema(value, compiles, depth + 1) : value;
   const own = withoutForeign(withBounds(withTuple(withRequired(schema))), compiles);
-  return Object.fromEntries(
-    Object.entries(own).map(([key, value]) => {
-      if (value === undefined) return [key, value];
-      if (ONE.has(key)) return [key, modern(value)];
-      if (LISTS.has(key)) return [key, all(value)];
-      if (!MAPPINGS.has(key) || !isJsonObject(value)) return [key, value];
-      return [
-        key,
-        Object.fromEntries(Object.entries(value).map(([name, one]) => [name, modern(one)])),
-      ];
-    }),
+  const members = Object.entries(own).flatMap(([key, value]): [string, JsonValue][] => {
+    const kept = value === undefined ? undefined : keptValue(key, value, modern);
+    return kept === undefined ? [] : [[key, kept]];
+  });
+  return Object.fromEntries(members);
+}
+
+/** The value of a keyword with what is usable of it; undefined for none. */
+function keptValue(
+  key: string,
+  value: JsonValue,
+  modern: (value: JsonValue) => JsonValue,
+): JsonValue | undefined {
+  if (ONE.has(key)) return isSchema(value) ? modern(value) : undefined;
+  if (LISTS.has(key)) {
+    const schemas = Array.isArray(value) ? value.filter(isSchema).map(modern) : [];
+    return schemas.length === 0 ? undefined : schemas;
+  }
+  if (!MAPPINGS.has(key)) return FORMS.get(key)?.(value) === false ? undefined : value;
+  if (!isJsonObject(value)) return undefined;
+  const members = Object.entries(value).flatMap(([name, one]) =>
+    one !== undefined && isSchema(one) ? [[name, modern(one)] as const] : [],
   );
+  return Object.fromEntries(members);
 }
 
 /** Lists the properties that declare themselves as required, as in draft 3. */

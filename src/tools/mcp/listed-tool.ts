@@ -1,4 +1,6 @@
+import { isDeepStrictEqual } from 'node:util';
 import { isJsonObject, isRecord, type JsonObject } from '../../core/json.ts';
+import { modernSchema } from '../schema-dialect.ts';
 
 /** A tool as a server lists it, without what can't be read. */
 export interface ListedTool {
@@ -16,19 +18,9 @@ export interface UnusableTool {
 }
 
 const HINTS = ['readOnlyHint', 'idempotentHint', 'openWorldHint'] as const;
-/** Keywords that have no meaning where they are null. */
-const NULLABLE: ReadonlySet<string> = new Set([
-  'properties',
-  'required',
-  'description',
-  'title',
-  '$defs',
-  'definitions',
-]);
-
 /**
  * Reads one tool of a server's list. What the protocol requires and many servers get wrong is taken as it is meant: no
- * schema, one without type, members that are null. The schema of its output is not used.
+ * schema, one without type, of an older draft or of OpenAPI, malformed keywords. The schema of its output is not used.
  */
 export function readListedTool(value: unknown): ListedTool | UnusableTool {
   if (!isRecord(value) || typeof value['name'] !== 'string') {
@@ -60,28 +52,24 @@ function hintsOf(annotations: Readonly<Record<string, unknown>>): ListedTool['an
   };
 }
 
-/** Returns the schema of an object; undefined if it is another one. */
+/** Returns the schema of an object without what is malformed in it; undefined if it is another one. */
 function inputSchemaOf(value: unknown): JsonObject | undefined {
   const given = value ?? {};
   if (!isJsonObject(given)) return undefined;
-  const schema = Object.fromEntries(
-    Object.entries(given).filter(([key, member]) => member !== null || !NULLABLE.has(key)),
-  );
-  const { type = 'object', properties = {}, required = [] } = schema;
-  if (![type].flat().includes('object')) return undefined;
-  if (!isJsonObject(properties)) return undefined;
-  if (!Array.isArray(required) || required.some((one) => typeof one !== 'string')) return undefined;
-  const members = Object.entries(properties);
-  if (members.some(([, member]) => !isSchema(member))) return undefined;
-  // `true` allows everything, as `{}` does, which every model API takes
-  const plain = members.map(([key, member]) => [key, member === true ? {} : member]);
-  return {
-    ...schema,
-    type: 'object',
-    ...('properties' in schema ? { properties: Object.fromEntries(plain) as JsonObject } : {}),
-  };
+  const types = [given['type'] ?? 'object'].flat();
+  if (!types.includes('object')) return undefined;
+  // patterns are the server's to check
+  const schema = { ...modernSchema(given, () => true), type: 'object' };
+  const { properties } = schema as JsonObject;
+  const made = isJsonObject(properties)
+    ? { ...schema, properties: withoutTrue(properties) }
+    : schema;
+  // unchanged schemas keep the order of their members
+  return isDeepStrictEqual(made, given) ? given : made;
 }
 
-function isSchema(value: unknown): boolean {
-  return typeof value === 'boolean' || isRecord(value);
+/** `true` allows everything, as `{}` does, which every model API takes. */
+function withoutTrue(properties: JsonObject): JsonObject {
+  const members = Object.entries(properties);
+  return Object.fromEntries(members.map(([key, member]) => [key, member === true ? {} : member]));
 }
