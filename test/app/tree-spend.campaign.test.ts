@@ -201,9 +201,14 @@ class Grove {
   }
 }
 
+type ResumeRequest = Pick<Parameters<Rye['recovery']['resume']>[0], 'threadId' | 'message'>;
+
+interface Deciding extends Pick<Grove, 'rye' | 'family'> {
+  readonly resume: (request: ResumeRequest) => Promise<void>;
+}
+
 /** Decides about everything that waits and resumes what waited for it, until nothing does. */
-async function decideAll(grove: Grove): Promise<void> {
-  const { rye } = grove;
+async function decideAll({ rye, ...grove }: Deciding): Promise<void> {
   for (let round = 0; round < 12; round += 1) {
     const open = await rye.approvals.list({ state: 'pending' });
     for (const { id } of open) {
@@ -213,7 +218,7 @@ async function decideAll(grove: Grove): Promise<void> {
     if (waiting.length === 0) return;
     // the youngest first: parents wait for their children
     for (const { thread_id: threadId } of waiting) {
-      await rye.recovery.resume({ threadId }).catch(() => undefined);
+      await grove.resume({ threadId });
     }
   }
 }
@@ -242,12 +247,17 @@ async function grow(grove: Grove, trial: Trial): Promise<number> {
     limits: { spend: cap },
     signal: stopping.signal,
   });
+  // the request that stops may also be one of these; without the signal it would wait for its time limit
+  const resume = async (request: ResumeRequest): Promise<void> => {
+    const stoppable = stopping.signal.aborted ? {} : { signal: stopping.signal };
+    await rye.recovery.resume({ ...request, ...stoppable }).catch(() => undefined);
+  };
   const check = async (): Promise<void> => {
     const open = (await grove.family()).filter(
       ({ status }) => !isFinal(status) && status !== 'suspended',
     );
     await rye.children.wait(open.map(({ thread_id: id }) => id));
-    await decideAll(grove);
+    await decideAll({ rye, resume, family: async () => await grove.family() });
     const family = await grove.family();
     const booked = family.reduce((sum, { cost }) => sum + toMicroUsd(cost.spend), 0);
     expect(counter.microUsd).toBeLessThanOrEqual(toMicroUsd(cap));
@@ -257,7 +267,7 @@ async function grow(grove: Grove, trial: Trial): Promise<number> {
   await check();
   // more runs of threads that have ended get no more than is left
   for (const { thread_id: threadId } of (await grove.family()).slice(0, again)) {
-    await rye.recovery.resume({ threadId, message: 'Go on.' }).catch(() => undefined);
+    await resume({ threadId, message: 'Go on.' });
   }
   await check();
   await grove.forget();
@@ -271,8 +281,8 @@ const trials = fc.record({
   stopAt: fc.constantFrom(0, 0, 2, 5),
   again: fc.nat({ max: 3 }),
 });
-/** Trees of a campaign, or of a soak; each takes half a minute. */
-const RUNS = process.env['RYE_FAULTS'] === 'all' ? ([60, 30] as const) : ([4, 2] as const);
+/** Trees of a campaign, or of a soak. */
+const RUNS = process.env['RYE_FAULTS'] === 'all' ? ([200, 100] as const) : ([25, 12] as const);
 const DEEP_MS = 3_600_000;
 
 it.each([
