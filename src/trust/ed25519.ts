@@ -1,4 +1,11 @@
-import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
+import {
+  createPrivateKey,
+  createPublicKey,
+  type JsonWebKey,
+  type KeyObject,
+  sign,
+  verify,
+} from 'node:crypto';
 import { createRequire } from 'node:module';
 import type Nacl from 'tweetnacl';
 
@@ -19,20 +26,15 @@ export const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
 export const KEY_BYTES = 32;
 const SIGNATURE_BYTES = 64;
 
-function platformPrivateKey(seed: Uint8Array): KeyObject {
-  return createPrivateKey({
-    key: Buffer.concat([PKCS8_PREFIX, seed]),
-    format: 'der',
-    type: 'pkcs8',
-  });
+/** A key as a JWK (RFC 8037): OpenSSL takes ten times as long to read DER. The public part of a seed follows from it. */
+function platformKey(raw: { readonly d?: Uint8Array; readonly x?: Uint8Array }): JsonWebKey {
+  const text = (bytes: Uint8Array = new Uint8Array()): string =>
+    Buffer.from(bytes).toString('base64url');
+  return { kty: 'OKP', crv: 'Ed25519', x: text(raw.x), ...(raw.d && { d: text(raw.d) }) };
 }
 
-function platformPublicKey(publicKey: Uint8Array): KeyObject {
-  return createPublicKey({
-    key: Buffer.concat([SPKI_PREFIX, publicKey]),
-    format: 'der',
-    type: 'spki',
-  });
+function platformPrivateKey(seed: Uint8Array): KeyObject {
+  return createPrivateKey({ key: platformKey({ d: seed }), format: 'jwk' });
 }
 
 /** Ed25519 of `node:crypto`. */
@@ -43,13 +45,13 @@ export const platformEd25519: Ed25519 = {
     return (message) => sign(null, message, key);
   },
   verifier(publicKey) {
-    const key = platformPublicKey(publicKey);
+    const key = createPublicKey({ key: platformKey({ x: publicKey }), format: 'jwk' });
     return (message, signature) =>
       signature.length === SIGNATURE_BYTES && verify(null, message, key, signature);
   },
   publicKeyOf(seed) {
-    const der = createPublicKey(platformPrivateKey(seed)).export({ format: 'der', type: 'spki' });
-    return der.subarray(SPKI_PREFIX.length);
+    const { x = '' } = createPublicKey(platformPrivateKey(seed)).export({ format: 'jwk' });
+    return Buffer.from(x, 'base64url');
   },
 };
 
