@@ -1,4 +1,4 @@
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { openTerminal } from '../helpers/terminal.ts';
 import { asking, expectCompleted, pendingQuestion } from './asking.ts';
 import { payloads } from './house.ts';
@@ -72,28 +72,6 @@ it(
 );
 
 it(
-  'an expired question and one that is open when the time of the call is over are cancelled',
-  async () => {
-    const expired = await asking({ policy: { wait_inline: '120s', expires: '1s' } });
-    const first = await expectCompleted(
-      expired.here,
-      expired.here.cli(['run', 'deployer', '--json']),
-    );
-    expect(expired.answers()).toEqual([{ action: 'cancel' }]);
-    expect(payloads(expired.here.log(first), 'approval_decided')).toMatchObject([
-      { outcome: 'expired' },
-    ]);
-    const late = await asking({ policy: { wait_inline: '120s' }, timeout: 2 });
-    const second = await expectCompleted(late.here, late.here.cli(['run', 'deployer', '--json']));
-    expect(late.answers()).toEqual([{ action: 'cancel' }]);
-    expect(payloads(late.here.log(second), 'approval_decided')).toMatchObject([
-      { outcome: 'withdrawn' },
-    ]);
-  },
-  LIMIT,
-);
-
-it(
   'a cancelled thread withdraws the question',
   async () => {
     const { here, answers, ended, request } = await pendingQuestion();
@@ -107,26 +85,6 @@ it(
     expect(await here.json(['verify', 'thread', request.thread_id])).toMatchObject({
       success: true,
     });
-  },
-  LIMIT,
-);
-
-it(
-  'too long texts and too many open questions reach no person',
-  async () => {
-    for (const how of ['long', 'wide']) {
-      const { here, answers } = await asking({ input: { how }, policy: { wait_inline: '120s' } });
-      await expectCompleted(here, here.cli(['run', 'deployer', '--json']));
-      expect(JSON.stringify(answers())).toContain('rye cannot ask this');
-    }
-    const many = await pendingQuestion({ input: { times: 6 } });
-    await vi.waitUntil(async () => (await many.here.waiting()).length === 4, 60_000);
-    expect(many.answers()).toHaveLength(2);
-    for (const { id } of await many.here.waiting()) {
-      await many.here.json(['answer', id, '{"region": "us"}']);
-    }
-    await expectCompleted(many.here, many.ended);
-    expect(many.answers().filter((one) => JSON.stringify(one).includes('accept'))).toHaveLength(4);
   },
   LIMIT,
 );

@@ -15,7 +15,7 @@ import { copyOf, expectLegal, hasLog, openWorld, startCli, type World } from './
  */
 const EXTENT = process.env['RYE_FAULTS'];
 const POINTS = 30;
-const FEW = 8;
+const FEW = 4;
 const INSTANTS = EXTENT === 'all' ? 300 : Number(EXTENT ?? 1);
 const RUN = ['run', 'work', '--thread-id', 't', '--json'] as const;
 
