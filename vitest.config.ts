@@ -7,7 +7,6 @@ const CAMPAIGNS = ['test/**/*.campaign.test.ts'];
 /** Use the sandbox, which has a `/dev` of its own and so cannot write to a project in memory, or show where it lies. */
 const ON_DISK = [
   'test/approvals/itself.test.ts',
-  'test/attacks/processes.test.ts',
   'test/cli/program.test.ts',
   'test/cli/chat/queue.test.ts',
 ];
@@ -27,8 +26,9 @@ const DISK = { TMPDIR: process.env['TMPDIR'] ?? tmpdir() };
 
 /** Try a few points each, and in a campaign all of theirs. */
 const DEEPER = [
-  'test/cli/signals.test.ts',
-  'test/faults/kill.test.ts',
+  'test/approvals/itself.test.ts',
+  'test/attacks/unsigned-log.test.ts',
+  'test/log/{scanner,verifier}.test.ts',
   'test/threads/{session-oracle,undo-model}.test.ts',
 ];
 

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { closeSandbox, sandboxState } from '../../src/tools/sandbox.ts';
 import { directive } from '../attacks/lab.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
+import { sampleOf } from '../helpers/sample-of.ts';
 import { calls, type House, house, marks, reply, toolUse } from './house.ts';
 
 const FREE = directive('free', {
@@ -81,7 +82,7 @@ const DECIDE =
 
 // Requirement: approvals-not-from-threads, approvals-rows-prove-nothing
 describe('a thread that decides about a request itself', () => {
-  it.each<readonly [string, (target: Target) => string]>([
+  const ways: readonly (readonly [string, (target: Target) => string])[] = [
     ['with rye approve', ({ rye, id }) => rye(`approve ${id}`)],
     ['with rye deny', ({ rye, id }) => rye(`deny ${id} --comment x`)],
     ['with an empty environment', ({ rye, id }) => `env -i ${rye(`approve ${id}`)}`],
@@ -107,7 +108,9 @@ describe('a thread that decides about a request itself', () => {
       ({ library, id }) =>
         library(`const id = '${id}'; const env = {};\n${DECIDE}.catch(fail);${FAIL}`),
     ],
-  ])(
+  ];
+
+  it.each(sampleOf(ways, 4))(
     'is refused: %s',
     async (_name, commandFor) => {
       const here = await house();

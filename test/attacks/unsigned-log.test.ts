@@ -9,6 +9,7 @@ import { marksModel } from '../faults/marks.ts';
 import { copyOf, openWorld, ryeIn, startCli, type World } from '../faults/world.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
+import { depth } from '../helpers/sample-of.ts';
 import { startWireServer, type WireServer } from '../helpers/wire-server.ts';
 import { temporaryWorkspace } from '../helpers/workspace.ts';
 
@@ -286,7 +287,7 @@ describe('recovery', () => {
           },
         );
       }),
-      { seed: 11, numRuns: 15 },
+      { seed: 11, numRuns: depth(5, 30) },
     );
   });
 

@@ -6,10 +6,11 @@ import { findPosition } from '../../src/log/position.ts';
 import { eventsOf, measure, readLog } from '../../src/log/reader.ts';
 import { eachLine, LineScanner, type LineVisitor, scanNow } from '../../src/log/scanner.ts';
 import { LogVerifier } from '../../src/log/verifier.ts';
+import { depth } from '../helpers/sample-of.ts';
 import { delta, signedLog, THREAD, testKey, userMessage } from './support.ts';
 
 const { signer, verifier } = testKey();
-const RUNS = { numRuns: Number(process.env['RYE_SEEDS'] ?? 2) * 50, seed: 2026 };
+const RUNS = { numRuns: Number(process.env['RYE_SEEDS'] ?? depth(1, 3)) * 50, seed: 2026 };
 
 /** Cuts bytes into chunks of these lengths, and reuses the memory of each, as a file's reader does. */
 function* cut(bytes: Buffer, lengths: readonly number[]): Generator<Buffer, void, undefined> {

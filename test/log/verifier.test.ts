@@ -5,6 +5,7 @@ import { sha256Hex, signCheckpoint } from '../../src/log/checkpoint.ts';
 import { encodeEvent } from '../../src/log/codec.ts';
 import { LineScanner, scanNow } from '../../src/log/scanner.ts';
 import { type LogExtent, type LogVerification, LogVerifier } from '../../src/log/verifier.ts';
+import { depth } from '../helpers/sample-of.ts';
 import { delta, firstFormLog, signedLog, THREAD, testKey, userMessage } from './support.ts';
 
 const key = testKey();
@@ -280,7 +281,7 @@ describe('the unsigned tail of a thread that was not finished', () => {
           unverified_bytes: Buffer.byteLength(junk),
         });
       }),
-      { seed: 3, numRuns: 200 },
+      { seed: 3, numRuns: depth(60, 300) },
     );
   });
 

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
+import { depth } from '../helpers/sample-of.ts';
 import type { WireServer } from '../helpers/wire-server.ts';
 import { openMortal } from './mortal-store.ts';
 import { Desk } from './session-desk.ts';
@@ -7,9 +8,7 @@ import { History } from './session-history.ts';
 import { Person } from './session-person.ts';
 
 /** As many as a campaign plays; else a few. */
-const COUNT = Number(
-  process.env['RYE_HISTORIES'] ?? (process.env['RYE_FAULTS'] === undefined ? 5 : 20),
-);
+const COUNT = Number(process.env['RYE_HISTORIES'] ?? depth(5, 20));
 const FIRST = Number(process.env['RYE_HISTORY_FIRST'] ?? 1);
 const ONLY = process.env['RYE_HISTORY_SEED'];
 /** Histories that share a project. */

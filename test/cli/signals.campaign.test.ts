@@ -7,7 +7,6 @@ import path from 'node:path';
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
-import { sampleOf } from '../helpers/sample-of.ts';
 import type { WireScript, WireServer, WireTurn } from '../helpers/wire-server.ts';
 
 const POLL = { timeout: 60_000, interval: 20 };
@@ -125,7 +124,7 @@ describe('a foreground run finalizes its thread as cancelled with exit 130', () 
   const signals = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const;
   const cases = PHASES.flatMap((phase) => signals.map((signal) => ({ phase, signal })));
 
-  it.each(sampleOf(cases, 2))('when $signal comes while $phase.name', async ({ phase, signal }) => {
+  it.each(cases)('when $signal comes while $phase.name', async ({ phase, signal }) => {
     const lab = await labWith(phase);
     const run = await start(lab, RUN);
     await expect.poll(() => phase.begun(lab, run.stdout), POLL).toBe(true);
@@ -133,7 +132,7 @@ describe('a foreground run finalizes its thread as cancelled with exit 130', () 
     await expectFinal(lab, run);
   });
 
-  it.each(sampleOf(PHASES, 1))('when twenty SIGINT come while $name', async (phase) => {
+  it.each(PHASES)('when twenty SIGINT come while $name', async (phase) => {
     const lab = await labWith(phase);
     const run = await start(lab, RUN);
     await expect.poll(() => phase.begun(lab, run.stdout), POLL).toBe(true);
@@ -331,13 +330,13 @@ describe('a closed stdout changes neither the run nor its exit status', () => {
   const tails = ['| true', '| head -n 1', '>&-'];
   const closed = STREAMS.flatMap((format) => tails.map((tail) => ({ format, tail })));
 
-  it.each(sampleOf(closed, 2))('when $format goes to $tail', async ({ format, tail }) => {
+  it.each(closed)('when $format goes to $tail', async ({ format, tail }) => {
     const [lab, status] = await run(format, tail);
     expect(status).toBe(0);
     expect((await lab.rye().threads.show('t')).thread.status).toBe('completed');
   });
 
-  it.each(sampleOf(STREAMS, 1))(
+  it.each(STREAMS)(
     'but a full device makes the exit status 1 and lets the run end, in %s',
     async (format) => {
       const [lab, status] = await run(format, '> /dev/full');
