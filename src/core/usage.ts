@@ -105,6 +105,24 @@ export function addUsage(left: Usage, right: Usage): Usage {
   };
 }
 
+/**
+ * Returns the later of two counts of one answer. Counts are cumulative, and a smaller one erases none. The tokens of a prompt
+ * are one count: what was first counted as new may later be known as read from a cache.
+ */
+export function laterUsage(before: Usage, later: Usage): Usage {
+  const prompt = promptTokens(later) < promptTokens(before) ? before : later;
+  return { ...prompt, output_tokens: Math.max(before.output_tokens, later.output_tokens) };
+}
+
+/** All tokens of a prompt. */
+export function promptTokens({
+  input_tokens,
+  cache_read_tokens,
+  cache_write_tokens,
+}: Omit<Usage, 'output_tokens'>): number {
+  return input_tokens + cache_read_tokens + cache_write_tokens;
+}
+
 /** Adds the costs of two threads or runs. */
 export function addCost(left: Cost, right: Cost): Cost {
   return {

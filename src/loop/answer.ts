@@ -9,7 +9,7 @@ import type {
   ToolCallBlock,
 } from '../core/message.ts';
 import { GrowingText } from '../core/text.ts';
-import { NO_USAGE, type Usage } from '../core/usage.ts';
+import { NO_USAGE, promptTokens, type Usage } from '../core/usage.ts';
 import type {
   ModelEvent,
   ModelProvider,
@@ -272,16 +272,12 @@ const REFUSALS: ReadonlySet<string> = new Set([
   'too_many_requests',
 ]);
 
-function inputOf({ input_tokens, cache_read_tokens, cache_write_tokens }: Usage): number {
-  return input_tokens + cache_read_tokens + cache_write_tokens;
-}
-
 /** A prompt has tokens and so has an answer: a count of zero is a missing one, and estimated like it. */
 function plausible(usage: Usage, receivedTokens: number, inputTokens: number): Usage {
   const { input_tokens, output_tokens } = usage;
   return {
     ...usage,
-    input_tokens: inputOf(usage) > 0 ? input_tokens : inputTokens,
+    input_tokens: promptTokens(usage) > 0 ? input_tokens : inputTokens,
     output_tokens: output_tokens > 0 ? output_tokens : receivedTokens,
   };
 }
@@ -380,7 +376,7 @@ class PartialAnswer {
 
   /** The input tokens that the provider has counted; 0 if it has not. An estimate calibrates nothing. */
   get countedInput(): number {
-    return this.#usage ? inputOf(this.#usage) : 0;
+    return this.#usage ? promptTokens(this.#usage) : 0;
   }
 
   /** True if the provider has counted both the prompt and an answer of so many bytes. */

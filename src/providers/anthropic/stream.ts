@@ -1,7 +1,7 @@
 import { isJsonObject, isRecord, type JsonObject } from '../../core/json.ts';
 import type { AssistantBlock } from '../../core/message.ts';
 import { GrowingText } from '../../core/text.ts';
-import { NO_USAGE, type Usage } from '../../core/usage.ts';
+import { laterUsage, NO_USAGE, type Usage } from '../../core/usage.ts';
 import {
   callOfJson,
   type Decoded,
@@ -39,13 +39,12 @@ export function streamDecoder(takenIds: IdSet, names: ToolNames): StreamDecoder 
 
   const withUsage = (raw: unknown): ModelEvent[] => {
     if (!isRecord(raw)) return [];
-    // counts are cumulative, so that adding would count the first output token twice; a later zero erases none
-    usage = {
+    usage = laterUsage(usage, {
       input_tokens: count(raw['input_tokens'], usage.input_tokens),
       output_tokens: count(raw['output_tokens'], usage.output_tokens),
       cache_read_tokens: count(raw['cache_read_input_tokens'], usage.cache_read_tokens),
       cache_write_tokens: count(raw['cache_creation_input_tokens'], usage.cache_write_tokens),
-    };
+    });
     return [{ type: 'usage', usage }];
   };
 
@@ -221,9 +220,7 @@ function finished(block: OpenBlock, names: ToolNames): AssistantBlock[] {
 }
 
 function count(value: unknown, fallback: number): number {
-  return typeof value === 'number' && Number.isSafeInteger(value)
-    ? Math.max(value, fallback)
-    : fallback;
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : fallback;
 }
 
 function asIndex(value: unknown): number {

@@ -1,7 +1,7 @@
 import { isJsonObject, isRecord, type JsonObject, parseJson } from '../../core/json.ts';
 import type { AssistantBlock } from '../../core/message.ts';
 import { GrowingText } from '../../core/text.ts';
-import { NO_USAGE, type Usage } from '../../core/usage.ts';
+import { laterUsage, NO_USAGE, type Usage } from '../../core/usage.ts';
 import {
   callOfJson,
   type Decoded,
@@ -86,10 +86,9 @@ class Decoder implements StreamDecoder {
       if (isRecord(delta)) events.push(...this.#delta(delta));
       if (typeof choice['finish_reason'] === 'string') this.#reason = choice['finish_reason'];
     }
-    const usage = usageOf(chunk['usage'] ?? groqUsage(chunk));
+    const usage = usageOf(rawUsage(chunk, choice));
     if (usage) {
-      // counts are cumulative: a later zero erases none
-      this.#usage = mostOf(this.#usage, usage);
+      this.#usage = laterUsage(this.#usage, usage);
       events.push({ type: 'usage', usage: this.#usage });
     }
     return fault === undefined ? { events } : { events: [], error: fault };
@@ -333,11 +332,15 @@ function asText(value: unknown): string {
 function usageOf(raw: unknown): Usage | undefined {
   if (!isRecord(raw)) return undefined;
   const details = isRecord(raw['prompt_tokens_details']) ? raw['prompt_tokens_details'] : {};
-  const prompt = count(raw['prompt_tokens']);
+  const prompt = count(raw['prompt_tokens'] ?? raw['input_tokens']);
   const cached =
     details['cached_tokens'] ?? raw['prompt_cache_hit_tokens'] ?? raw['num_cached_tokens'];
   const read = Math.min(prompt, count(cached));
-  const completion = count(raw['completion_tokens']);
+  const spoken = count(raw['completion_tokens'] ?? raw['output_tokens']);
+  const parts = isRecord(raw['completion_tokens_details']) ? raw['completion_tokens_details'] : {};
+  const thought = count(parts['reasoning_tokens']);
+  // more thoughts than all of the answer are beside it
+  const completion = thought > spoken ? spoken + thought : spoken;
   // thoughts of Gemini and xAI count in the total alone
   const beyondPrompt = prompt === 0 ? 0 : count(raw['total_tokens']) - prompt;
   const written = Math.min(prompt - read, count(details['cache_write_tokens']));
@@ -367,19 +370,9 @@ export function usageOfRecord(raw: unknown): Usage | undefined {
   };
 }
 
-/** Groq's own place for the usage. */
-function groqUsage(chunk: JsonObject): unknown {
-  const own = chunk['x_groq'];
-  return isRecord(own) ? own['usage'] : undefined;
-}
-
-function mostOf(one: Usage, other: Usage): Usage {
-  return {
-    input_tokens: Math.max(one.input_tokens, other.input_tokens),
-    output_tokens: Math.max(one.output_tokens, other.output_tokens),
-    cache_read_tokens: Math.max(one.cache_read_tokens, other.cache_read_tokens),
-    cache_write_tokens: Math.max(one.cache_write_tokens, other.cache_write_tokens),
-  };
+/** The usage in its place, in that of Moonshot, or in that of Groq. */
+function rawUsage({ usage, x_groq: own }: JsonObject, choice: JsonObject | undefined): unknown {
+  return usage ?? choice?.['usage'] ?? (isRecord(own) ? own['usage'] : undefined);
 }
 
 function count(value: unknown): number {

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { JsonObject } from '../../../src/core/json.ts';
+import { NO_USAGE } from '../../../src/core/usage.ts';
 import { ToolNames } from '../../../src/providers/adapter.ts';
 import { streamDecoder } from '../../../src/providers/anthropic/stream.ts';
 import type { ModelEvent } from '../../../src/providers/provider.ts';
@@ -58,6 +59,45 @@ function toolBlock(json: string, id = 'toolu_1', input: JsonObject = {}): JsonOb
   const deltas = json === '' ? [] : [{ type: 'input_json_delta', partial_json: json }];
   return block(0, { type: 'tool_use', id, name: 'rye_x', input }, ...deltas);
 }
+
+// envoy ai-gateway#1631, auto_ai_router#142, otari#256
+test.each<readonly [string, JsonObject | null, JsonObject | null, object]>([
+  ['a zero at the end', { input_tokens: 100 }, { input_tokens: 0, output_tokens: 10 }, {}],
+  ['a zero at the start', { input_tokens: 0 }, { input_tokens: 100, output_tokens: 10 }, {}],
+  ['null at the end', { input_tokens: 100 }, { input_tokens: null, output_tokens: 10 }, {}],
+  ['a text at the end', { input_tokens: 100 }, { input_tokens: '7', output_tokens: 10 }, {}],
+  ['a negative count', { input_tokens: 100 }, { input_tokens: -5, output_tokens: 10 }, {}],
+  ['a fraction', { input_tokens: 100 }, { input_tokens: 300.5, output_tokens: 10 }, {}],
+  ['a smaller count', { input_tokens: 100 }, { input_tokens: 7, output_tokens: 10 }, {}],
+  ['nothing at the start', null, { input_tokens: 100, output_tokens: 10 }, {}],
+  [
+    'the answer counted at the start',
+    { input_tokens: 100, output_tokens: 10 },
+    { output_tokens: 0 },
+    {},
+  ],
+  [
+    'what the cache had at the end',
+    { input_tokens: 100, cache_read_input_tokens: 0 },
+    { input_tokens: 20, cache_read_input_tokens: 80, output_tokens: 10 },
+    { input_tokens: 20, cache_read_tokens: 80 },
+  ],
+  [
+    'more at the end',
+    { input_tokens: 9, cache_read_input_tokens: 1 },
+    { input_tokens: 100, output_tokens: 10 },
+    { cache_read_tokens: 1 },
+  ],
+  ['nothing at all', null, null, { input_tokens: 0, output_tokens: 0 }],
+])('usage with %s', (_, first, last, expected) => {
+  const events = decode(
+    { type: 'message_start', message: { model: 'm', usage: first } },
+    { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: last },
+  );
+  const found = events.findLast(({ type }) => type === 'usage');
+  const usage = found?.type === 'usage' ? found.usage : NO_USAGE;
+  expect(usage).toEqual({ ...NO_USAGE, input_tokens: 100, output_tokens: 10, ...expected });
+});
 
 // Requirement: cache-usage, token-counts-wrong
 test('a recorded answer decodes to its blocks, usage and reason', async () => {

@@ -490,9 +490,100 @@ test.each<readonly [string, readonly JsonObject[], Partial<Usage>]>([
     [{ prompt_tokens: 1.5, completion_tokens: 10 }],
     { input_tokens: 0, output_tokens: 10 },
   ],
+  // CLIProxyAPI#3173, LocalAI#9927, litellm#39618
+  [
+    'null in each chunk but the last',
+    [{ prompt_tokens: null }, { prompt_tokens: 100, completion_tokens: 10 }],
+    { input_tokens: 100, output_tokens: 10 },
+  ],
+  ['only zeros', [{ prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }], {}],
+  ['texts', [{ prompt_tokens: '100', completion_tokens: '10' }], {}],
+  ['negative counts', [{ prompt_tokens: -100, completion_tokens: -10, total_tokens: -110 }], {}],
+  ['counts above all numbers', [{ prompt_tokens: 1e300, completion_tokens: 2 ** 60 }], {}],
+  ['lists', [{ prompt_tokens: [100], completion_tokens: { a: 1 } }], {}],
+  [
+    'a fraction of a whole number',
+    [{ prompt_tokens: 100, completion_tokens: 10.0 }],
+    { input_tokens: 100, output_tokens: 10 },
+  ],
+  [
+    'the names of another API',
+    [{ input_tokens: 100, output_tokens: 10 }],
+    { input_tokens: 100, output_tokens: 10 },
+  ],
+  [
+    'counts that grow',
+    [
+      { prompt_tokens: 100, completion_tokens: 1 },
+      { prompt_tokens: 100, completion_tokens: 10 },
+    ],
+    { input_tokens: 100, output_tokens: 10 },
+  ],
+  [
+    'counts that shrink',
+    [
+      { prompt_tokens: 100, completion_tokens: 10 },
+      { prompt_tokens: 3, completion_tokens: 1 },
+    ],
+    { input_tokens: 100, output_tokens: 10 },
+  ],
+  [
+    'what the cache had at the end',
+    [
+      { prompt_tokens: 100, completion_tokens: 1 },
+      {
+        prompt_tokens: 100,
+        completion_tokens: 10,
+        prompt_tokens_details: { cached_tokens: 80 },
+      },
+    ],
+    { input_tokens: 20, output_tokens: 10, cache_read_tokens: 80 },
+  ],
+  [
+    'more from the cache than there was',
+    [{ prompt_tokens: 100, completion_tokens: 1, prompt_tokens_details: { cached_tokens: 900 } }],
+    { input_tokens: 0, output_tokens: 1, cache_read_tokens: 100 },
+  ],
+  [
+    'more thoughts than answer',
+    [
+      {
+        prompt_tokens: 100,
+        completion_tokens: 10,
+        completion_tokens_details: { reasoning_tokens: 3000 },
+      },
+    ],
+    { input_tokens: 100, output_tokens: 3010 },
+  ],
+  [
+    'thoughts within the answer',
+    [
+      {
+        prompt_tokens: 100,
+        completion_tokens: 3010,
+        completion_tokens_details: { reasoning_tokens: 3000 },
+      },
+    ],
+    { input_tokens: 100, output_tokens: 3010 },
+  ],
+  [
+    'a total below the prompt',
+    [{ prompt_tokens: 100, completion_tokens: 10, total_tokens: 9 }],
+    { input_tokens: 100, output_tokens: 10 },
+  ],
 ])('usage with %s', (_what, usages, expected) => {
   const events = decode(...usages.map((usage) => ({ ...delta({ content: 'x' }), usage })), STOP);
-  expect(events.findLast(({ type }) => type === 'usage')).toMatchObject({ usage: expected });
+  const usage = { input_tokens: 0, output_tokens: 0, cache_read_tokens: 0, ...expected };
+  expect(events.findLast(({ type }) => type === 'usage')).toMatchObject({ usage });
+});
+
+test('usage in the choice, as of Moonshot, counts', () => {
+  const usage = { prompt_tokens: 100, completion_tokens: 10 };
+  const last = { model: 'm', choices: [{ index: 0, delta: {}, finish_reason: 'stop', usage }] };
+  const events = decode(delta({ content: 'x' }), last);
+  expect(events.find(({ type }) => type === 'usage')).toMatchObject({
+    usage: { input_tokens: 100, output_tokens: 10 },
+  });
 });
 
 test('an answer without usage and without a reason ends at the end mark', () => {
