@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { basename, extname, join } from 'node:path';
 import { messageOf, RyeError } from '../core/errors.ts';
 import { absoluteSearchPath } from '../core/text.ts';
+import { placeInside, writeInside } from '../disk/inside.ts';
 import { writeWhole } from '../disk/whole-file.ts';
 import { foreignRepository, isOfOtherUser, shellWord } from '../tools/git/git.ts';
 import { unsignedText } from '../trust/signature.ts';
@@ -45,18 +46,19 @@ export function setUpGit({ projectPath, env }: GitRequest, program: readonly str
       cause: error,
     });
   }
+  const attributes = join(projectPath, '.gitattributes');
+  placeInside(projectPath, attributes);
   const driver = `${program.map(shellWord).join(' ')} git merge-driver %O %A %B %P`;
   const before = gitValue(git, 'merge.rye.driver');
   git('config', '--local', 'merge.rye.name', 'merge of files that rye signs');
   git('config', '--local', 'merge.rye.driver', driver);
-  const attributes = join(projectPath, '.gitattributes');
   const text = existsSync(attributes) ? readFileSync(attributes, 'utf8') : '';
   const lines = new Set(text.split('\n').map((line) => line.trim()));
   const missing = ATTRIBUTES.filter((line) => !lines.has(line));
   if (missing.length > 0) {
     const gap = text === '' || text.endsWith('\n') ? '' : '\n';
     const comment = lines.has(COMMENT) ? [] : [COMMENT];
-    writeWhole(attributes, `${text}${gap}${[...comment, ...missing].join('\n')}\n`);
+    writeInside(projectPath, attributes, `${text}${gap}${[...comment, ...missing].join('\n')}\n`);
   }
   return { attributes, driver, changed: missing.length > 0 || before !== driver };
 }

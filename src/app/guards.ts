@@ -4,6 +4,7 @@ import { ignoredWarning, messageOf, RyeError, systemCodeOf, toRyeError } from '.
 import type { SignableType } from '../core/ids.ts';
 import { isRecord, parseJson } from '../core/json.ts';
 import { makeFolders } from '../disk/folders.ts';
+import { placeInside } from '../disk/inside.ts';
 import { writeWhole } from '../disk/whole-file.ts';
 import { ignoredFile } from '../items/config-fs.ts';
 import { readPowerFiles } from '../items/signing-fs.ts';
@@ -237,6 +238,8 @@ function writeLock(workspace: Workspace, facts: GuardState, pins: readonly Pin[]
   const next: Lock = { serial: before + 1, files: sorted(pins) };
   const text = lockText(next, workspace.keyring.signer(), workspace.clock.now());
   const path = lockPath(workspace);
+  // the lock itself is replaced if it is a link
+  placeInside(workspace.options.projectPath, dirname(path));
   makeFolders(dirname(path));
   writeWhole(path, text, { follow: false });
   writeMemory(workspace, { ...next, lock_sha256: hashOfText(text) });

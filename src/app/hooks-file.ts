@@ -4,6 +4,7 @@ import { parseDocument } from 'yaml';
 import { RyeError } from '../core/errors.ts';
 import { isRecord } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
+import { placeInside } from '../disk/inside.ts';
 
 /** The configuration in which the hooks of a project are. */
 export const HOOKS_CONFIG = 'agent/hooks';
@@ -14,6 +15,7 @@ export function readHooksFile(projectPath: string): {
   readonly text: string | undefined;
 } {
   const base = join(projectPath, '.ai', 'config', HOOKS_CONFIG);
+  for (const extension of ['.yml', '.yaml']) placeInside(projectPath, `${base}${extension}`);
   const path = existsSync(`${base}.yml`) ? `${base}.yml` : `${base}.yaml`;
   return { path, text: existsSync(path) ? readFileSync(path, 'utf8') : undefined };
 }

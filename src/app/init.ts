@@ -1,10 +1,9 @@
 import { existsSync, lstatSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { RyeError } from '../core/errors.ts';
-import { makeFolders } from '../disk/folders.ts';
 import { PRIVATE_FOLDERS } from '../disk/ignore-file.ts';
-import { writeWhole } from '../disk/whole-file.ts';
+import { writeInside } from '../disk/inside.ts';
 import { signText } from '../trust/signature.ts';
 import type { InitOutcome } from './api/rye.ts';
 import { ensureKey } from './signing-key.ts';
@@ -96,7 +95,7 @@ export async function initProject(
       key: workspace.keyring.signer(),
       now: workspace.clock.now(),
     });
-    write(join(projectPath, name), signed);
+    writeInside(projectPath, join(projectPath, name), signed);
     created.push(name);
   }
   if (created.includes(LIMITS_FILE)) {
@@ -138,11 +137,6 @@ async function ignore(projectPath: string, names: readonly string[]): Promise<bo
   const missing = names.filter((name) => !lines.has(name));
   if (missing.length === 0) return false;
   const separator = text === '' || text.endsWith('\n') ? '' : '\n';
-  write(path, `${text}${separator}${missing.join('\n')}\n`);
+  writeInside(projectPath, path, `${text}${separator}${missing.join('\n')}\n`);
   return true;
-}
-
-function write(path: string, text: string): void {
-  makeFolders(dirname(path));
-  writeWhole(path, text);
 }

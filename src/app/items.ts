@@ -1,5 +1,5 @@
-import { existsSync, readFileSync, realpathSync } from 'node:fs';
-import { dirname, join, relative, sep } from 'node:path';
+import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
 import { ignoredWarning, RyeError } from '../core/errors.ts';
 import {
   ITEM_TYPES,
@@ -10,8 +10,7 @@ import {
   type Space,
 } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
-import { makeFolders } from '../disk/folders.ts';
-import { writeWhole } from '../disk/whole-file.ts';
+import { writeInside } from '../disk/inside.ts';
 import { signingMode } from '../items/config-fs.ts';
 import { summarize } from '../items/metadata.ts';
 import {
@@ -381,9 +380,7 @@ export class Items implements ItemsService {
       return await this.#copySkill(item, { target: join(folder, item.id), root, items });
     }
     const path = join(folder, `${item.id}${item.extension}`);
-    makeFolders(dirname(path));
-    assertInside(dirname(path), root);
-    writeWhole(path, item.bytes);
+    writeInside(dirname(root), path, item.bytes);
     return path;
   }
 
@@ -399,9 +396,7 @@ export class Items implements ItemsService {
     if (existsSync(list)) files.push({ path: relative(from, list), bytes: readFileSync(list) });
     for (const { path, bytes } of files) {
       const full = join(target, path);
-      makeFolders(dirname(full));
-      assertInside(dirname(full), root);
-      writeWhole(full, bytes);
+      writeInside(dirname(root), full, bytes);
     }
     return join(target, 'SKILL.md');
   }
@@ -410,14 +405,6 @@ export class Items implements ItemsService {
 function misnamedProblem({ type, path, reason }: MisnamedFile): Problem {
   const message = `the file is no ${type}, because its name is not an id: ${reason}; rename it`;
   return { severity: 'warning', code: 'invalid_item_id', message, path, line: null, column: null };
-}
-
-/** A project from another person must not choose the target of a copy. */
-function assertInside(folder: string, root: string): void {
-  if (`${realpathSync(folder)}${sep}`.startsWith(`${realpathSync(root)}${sep}`)) return;
-  throw new RyeError('path_denied', `${folder} is refused: it is a symbolic link out of ${root}`, {
-    hint: 'Remove the link; rye makes the folder.',
-  });
 }
 
 function olderFormWarning({ type, id, path }: FoundFile, verdict: Verdict): readonly Problem[] {

@@ -1,9 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { RyeError } from '../core/errors.ts';
 import { type JsonObject, toText } from '../core/json.ts';
-import { makeFolders } from '../disk/folders.ts';
-import { writeWhole } from '../disk/whole-file.ts';
+import { placeInside, writeInside } from '../disk/inside.ts';
 import { verifyFile } from '../items/verified-fs.ts';
 import { isTierName } from '../providers/catalog.ts';
 import { byPreference, type ModelChoices, resolveModel } from '../providers/resolve-model.ts';
@@ -81,12 +80,9 @@ export async function useModel(
   const choices = await modelsOf(workspace).choices();
   const { provider, model } = choiceOf(name, choices);
   const { projectPath, userSpacePath } = workspace.options;
-  const path = join(
-    space === 'project' ? projectPath : userSpacePath,
-    '.ai',
-    'config',
-    `${SETTINGS}.yaml`,
-  );
+  const root = space === 'project' ? projectPath : userSpacePath;
+  const path = join(root, '.ai', 'config', `${SETTINGS}.yaml`);
+  placeInside(root, path);
   assertUnchanged(workspace, space);
   const text = await withChoice(existsSync(path) ? readFileSync(path, 'utf8') : '', {
     default: provider,
@@ -100,8 +96,7 @@ export async function useModel(
     key: workspace.keyring.signer(),
     now: workspace.clock.now(),
   });
-  makeFolders(dirname(path));
-  writeWhole(path, signed);
+  writeInside(root, path, signed);
   if (space === 'project') {
     const { pinSigned } = await import('./guards.ts');
     await pinSigned(workspace, [{ type: 'config', id: SETTINGS }]);

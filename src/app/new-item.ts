@@ -2,8 +2,7 @@ import { join } from 'node:path';
 import { parseDocument } from 'yaml';
 import { RyeError } from '../core/errors.ts';
 import { assertItemId, type ItemType } from '../core/ids.ts';
-import { makeFolders } from '../disk/folders.ts';
-import { createWhole, writeWhole } from '../disk/whole-file.ts';
+import { createInside, writeInside } from '../disk/inside.ts';
 import { type FoundFile, itemFolder, type Spaces } from '../items/spaces-fs.ts';
 import type { NewItem, NewType } from './api/items.ts';
 import { hookIds, readHooksFile } from './hooks-file.ts';
@@ -42,8 +41,7 @@ export async function writeNewItem(request: NewItemRequest, spaces: Spaces): Pro
       },
     );
   }
-  makeFolders(join(path, '..'));
-  if (!createWhole(path, text)) throw exists(type, id, path);
+  if (!createInside(projectPath, path, text)) throw exists(type, id, path);
   return { type, id, path };
 }
 
@@ -65,8 +63,7 @@ async function newHook({ id, projectPath }: NewItemRequest): Promise<NewItem> {
   const { path, text } = readHooksFile(projectPath);
   const entry = hookEntry(id);
   if (text === undefined) {
-    makeFolders(join(path, '..'));
-    if (createWhole(path, `hooks:\n${entry}`)) return { type: 'hook', id, path };
+    if (createInside(projectPath, path, `hooks:\n${entry}`)) return { type: 'hook', id, path };
     throw exists('hook', id, path);
   }
   if (hookIds(text).includes(id)) throw exists('hook', id, path);
@@ -81,7 +78,7 @@ async function newHook({ id, projectPath }: NewItemRequest): Promise<NewItem> {
   if (document.get('hooks') === null || document.get('hooks') === undefined)
     document.set('hooks', document.createNode([]));
   document.addIn(['hooks'], document.createNode(addition[0]));
-  writeWhole(path, String(document));
+  writeInside(projectPath, path, String(document));
   return { type: 'hook', id, path };
 }
 

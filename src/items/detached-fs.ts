@@ -2,8 +2,7 @@ import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { systemCodeOf } from '../core/errors.ts';
 import type { Space } from '../core/ids.ts';
-import { makeFolders } from '../disk/folders.ts';
-import { writeWhole } from '../disk/whole-file.ts';
+import { writeInside } from '../disk/inside.ts';
 import { readStatement } from '../trust/key-store-fs.ts';
 import { contentHashOf } from '../trust/signature.ts';
 import type { SignatureStyle } from '../trust/signature-line.ts';
@@ -56,8 +55,8 @@ export function writeDetached(item: Place, signature: string, hash: string, root
   const base = basePath(item, roots);
   if (base === undefined) return;
   const path = pathOf(base, hash);
-  makeFolders(dirname(path));
-  writeWhole(path, `${signature}\n`, { follow: false });
+  const root = roots.root(item.space);
+  if (root !== undefined) writeInside(dirname(root), path, `${signature}\n`);
   removeDetached(item, roots, path);
 }
 

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import { type ErrorInfo, RyeError, toRyeError } from '../core/errors.ts';
 import type { SignableType, Space } from '../core/ids.ts';
 import { compact } from '../core/json.ts';
-import { writeWhole } from '../disk/whole-file.ts';
+import { writeInside } from '../disk/inside.ts';
 import type { SigningKey } from '../trust/keys.ts';
 import { hashOfText, type PowerFile } from '../trust/lock.ts';
 import { faultError } from '../trust/policy.ts';
@@ -207,6 +207,14 @@ async function signOne(
   return { ...outcome, status: write(file, { text, style, ...signing }, { ...options, dryRun }) };
 }
 
+/** Returns the folder with the `.ai` of a space; no signature is written outside it. */
+function rootOf(
+  { space, path }: Pick<FoundFile, 'space' | 'path'>,
+  spaces: Pick<Spaces, 'root'>,
+): string {
+  return dirname(spaces.root(space) ?? path);
+}
+
 interface Writing extends Pick<SignOptions, 'spaces'> {
   readonly dryRun: boolean;
 }
@@ -218,7 +226,7 @@ function signInside(
 ): SignOutcome['status'] {
   const signed = signText(content);
   if (dryRun) return signed === file.text ? 'unchanged' : 'would_sign';
-  if (signed !== file.text) writeWhole(file.path, signed);
+  if (signed !== file.text) writeInside(rootOf(file, spaces), file.path, signed);
   const removed = removeDetached(file, spaces);
   return signed === file.text && removed === 0 ? 'unchanged' : 'signed';
 }
@@ -235,7 +243,7 @@ function signBeside(
   if (bare === file.text && signature === present) return 'unchanged';
   if (dryRun) return 'would_sign';
   writeDetached(file, signature, hash, spaces);
-  if (bare !== file.text) writeWhole(file.path, bare);
+  if (bare !== file.text) writeInside(rootOf(file, spaces), file.path, bare);
   return 'signed';
 }
 
@@ -254,15 +262,15 @@ function movedWarning(file: FoundFile, style: SignatureStyle | undefined): reado
  * that read skills.
  */
 async function signSkill(
-  { id, path }: FoundFile,
+  { id, path, space }: FoundFile,
   dryRun: boolean,
-  { signer, now, thread }: SignOptions,
+  { signer, now, thread, spaces }: SignOptions,
 ): Promise<SignOutcome['status']> {
   const folder = dirname(path);
   const list = signedSkillList(folder, id, { key: await signer(), now: now(), thread });
   if (list === undefined) return 'unchanged';
   if (dryRun) return 'would_sign';
-  writeWhole(skillListPath(folder), list);
+  writeInside(rootOf({ space, path }, spaces), skillListPath(folder), list);
   return 'signed';
 }
 

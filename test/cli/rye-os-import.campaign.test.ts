@@ -120,7 +120,7 @@ it('writes nothing outside of the project, also through a link', async () => {
   symlinkSync(elsewhere, lab.path('directives'));
   const { code, err } = await apply('--yes');
   expect(code).toBe(4);
-  expect(err).toMatch(/leads out of the project.*\[path_denied\]/);
+  expect(err).toMatch(/leads out of.*\[path_denied\]/);
   expect([existsSync(path.join(elsewhere, 'team')), existsSync(lab.path('config/agent'))]).toEqual([
     false,
     false,

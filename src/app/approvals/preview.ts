@@ -4,16 +4,16 @@ import {
   existsSync,
   openSync,
   readFileSync,
-  readlinkSync,
   readSync,
   realpathSync,
   statSync,
 } from 'node:fs';
-import { basename, dirname, normalize, relative, resolve, sep } from 'node:path';
+import { dirname, normalize, relative, resolve, sep } from 'node:path';
 import type { ApprovalPreview, ApprovalSubject } from '../../core/approval.ts';
 import { systemCodeOf } from '../../core/errors.ts';
 import { isRecord, type JsonObject } from '../../core/json.ts';
 import { headChars } from '../../core/text.ts';
+import { realPlace } from '../../disk/inside.ts';
 import { diffOf } from '../../export/line-diff.ts';
 import type { ReviewedCall } from '../../loop/ports.ts';
 import { applyEdit } from '../../tools/builtin/edit.ts';
@@ -85,38 +85,13 @@ function boundFile(projectPath: string, path: string): BoundFile {
 function placeOf(projectPath: string, path: string): Pick<BoundFile, 'real' | 'folder'> {
   const target = resolve(projectPath, path);
   try {
-    const real = realTarget(target);
+    const real = realPlace(target);
     const { dev, ino } = statSync(existingFolder(dirname(real)));
     const inside = relative(realpathSync(projectPath), real).split(sep).join('/');
     return { real: inside, folder: `${dev}:${ino}` };
   } catch (error) {
     if (systemCodeOf(error) === undefined) throw error;
     return {};
-  }
-}
-
-/** The real path of a file, or of the place where it would be made, also at the end of a link that leads to nothing. */
-function realTarget(target: string, links = 0): string {
-  try {
-    return realpathSync(target);
-  } catch (error) {
-    const parent = dirname(target);
-    if (systemCodeOf(error) !== 'ENOENT' || parent === target || links > MAX_LINKS) throw error;
-    const folder = realTarget(parent, links);
-    const link = linkTarget(target);
-    if (link === undefined) return resolve(folder, basename(target));
-    return realTarget(resolve(folder, link), links + 1);
-  }
-}
-
-/** Links that a system follows at most. */
-const MAX_LINKS = 40;
-
-function linkTarget(path: string): string | undefined {
-  try {
-    return readlinkSync(path);
-  } catch {
-    return undefined;
   }
 }
 

@@ -1,10 +1,9 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { isoSeconds, isoTime } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
-import { makeFolders } from '../../disk/folders.ts';
-import { writeWhole } from '../../disk/whole-file.ts';
+import { writeInside } from '../../disk/inside.ts';
 import { makePoolKey, poolStatement, readPoolKey } from '../../fleet/pool-key.ts';
 import { tokenText } from '../../fleet/token.ts';
 import type { FleetThreads } from '../../storage/fleet-threads.ts';
@@ -72,8 +71,7 @@ export async function initFleet(
     key: workspace.keyring.signer(),
     now: workspace.clock.now(),
   });
-  makeFolders(dirname(path));
-  writeWhole(path, signed, { mode: url.hasSecret ? 0o600 : 0o644, follow: false });
+  writeInside(workspace.options.projectPath, path, signed, { mode: url.hasSecret ? 0o600 : 0o644 });
   if (url.hasSecret) await ignoreFile(workspace.options.projectPath, `.ai/config/${NAME}.yaml`);
   const { pinSigned } = await import('../guards.ts');
   await pinSigned(workspace, [{ type: 'config', id: NAME }]);

@@ -2,8 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
 import { compact, isRecord, type JsonObject } from '../../core/json.ts';
-import { makeFolders } from '../../disk/folders.ts';
-import { writeWhole } from '../../disk/whole-file.ts';
+import { placeInside, writeInside } from '../../disk/inside.ts';
 import { parseServers } from '../../tools/mcp/config.ts';
 import { serverOfTool } from '../../tools/mcp/mcp-tools.ts';
 import type { McpServerOptions, McpServerReport } from '../api/rye.ts';
@@ -56,6 +55,7 @@ export async function addServer(
   if (problem) throw problem;
   const folder = join(projectPath, '.ai', 'config');
   const path = join(folder, 'mcp.yaml');
+  placeInside(projectPath, path);
   const { parseDocument } = await import('yaml');
   const document = parseDocument(existsSync(path) ? readFileSync(path, 'utf8') : '');
   const [mistake] = document.errors;
@@ -72,7 +72,6 @@ export async function addServer(
     });
   }
   document.setIn(['servers', name], document.createNode(value));
-  makeFolders(folder);
-  writeWhole(path, String(document));
+  writeInside(projectPath, path, String(document));
   return path;
 }

@@ -1,10 +1,9 @@
 import { existsSync, readFileSync, realpathSync } from 'node:fs';
-import { dirname, join, sep } from 'node:path';
+import { join } from 'node:path';
 import { parseDocument } from 'yaml';
 import { RyeError } from '../../core/errors.ts';
 import type { SignableType } from '../../core/ids.ts';
-import { makeFolders } from '../../disk/folders.ts';
-import { createWhole, writeWhole } from '../../disk/whole-file.ts';
+import { createInside, placeInside, writeInside } from '../../disk/inside.ts';
 import { PLACEHOLDER } from '../../items/tool-advice.ts';
 import { blankSignatureLine, signatureStyle } from '../../trust/signature-line.ts';
 import type { Rye } from '../api/rye.ts';
@@ -80,10 +79,10 @@ export function applyRyeOs(
   for (const one of configuration(added)) {
     if (!isShipped(one) && !wanted.has(placeOf(one))) wanted.set(placeOf(one), one);
   }
-  for (const place of wanted.keys()) assertInside(projectPath, place);
+  for (const place of wanted.keys()) placeInside(projectPath, join(projectPath, place));
   const applied = [...wanted].map(([place, one]): AppliedFile => {
     const { type, id } = one;
-    return { type, id, path: place, action: put(join(projectPath, place), one) };
+    return { type, id, path: place, action: put(projectPath, join(projectPath, place), one) };
   });
   const toFillIn = [...wanted].filter(
     ([place, { type, text }]) =>
@@ -140,13 +139,16 @@ function configuration(added: Examined['added']): readonly Wanted[] {
   return [...byId.values()];
 }
 
-function put(path: string, { text, source, extension }: Wanted): AppliedFile['action'] {
-  makeFolders(dirname(path));
-  if (createWhole(path, text)) return 'written';
+function put(
+  projectPath: string,
+  path: string,
+  { text, source, extension }: Wanted,
+): AppliedFile['action'] {
+  if (createInside(projectPath, path, text)) return 'written';
   const there = readFileSync(path, 'utf8').replaceAll('\r\n', '\n');
   if (contentOf(there, extension) === contentOf(text, extension)) return 'unchanged';
   if (source === undefined || realpathSync(source) !== realpathSync(path)) return 'kept';
-  writeWhole(path, text);
+  writeInside(projectPath, path, text);
   return 'changed';
 }
 
@@ -154,19 +156,6 @@ function put(path: string, { text, source, extension }: Wanted): AppliedFile['ac
 function contentOf(text: string, extension: string): string {
   const style = signatureStyle(extension);
   return style === undefined ? text : blankSignatureLine(text, style).replace(/^\n/, '');
-}
-
-/** Throws if the nearest folder that exists is outside of the project, through a link. */
-function assertInside(projectPath: string, place: string): void {
-  let folder = dirname(join(projectPath, place));
-  while (!existsSync(folder) && folder.length > projectPath.length) folder = dirname(folder);
-  const root = realpathSync(projectPath);
-  const real = realpathSync(folder);
-  if (real === root || real.startsWith(`${root}${sep}`)) return;
-  throw new RyeError('path_denied', `${place} leads out of the project, to ${real}`, {
-    hint: 'Replace the link by a folder, then import again.',
-    location: { path: join(projectPath, place) },
-  });
 }
 
 /** The result of a dry run of one directive. */
@@ -202,9 +191,8 @@ export const RISKS_ID = 'agent/capability_risk';
 export function allowElevated(projectPath: string): string {
   const place = `.ai/config/${RISKS_ID}.yaml`;
   const path = join(projectPath, place);
-  assertInside(projectPath, place);
-  makeFolders(dirname(path));
-  if (createWhole(path, 'risk_levels:\n  elevated: allow\n')) return path;
+  placeInside(projectPath, path);
+  if (createInside(projectPath, path, 'risk_levels:\n  elevated: allow\n')) return path;
   const document = parseDocument(readFileSync(path, 'utf8'));
   if (document.errors.length > 0) {
     throw new RyeError('config_invalid', 'the file cannot be parsed', {
@@ -213,6 +201,6 @@ export function allowElevated(projectPath: string): string {
     });
   }
   document.setIn(['risk_levels', 'elevated'], 'allow');
-  writeWhole(path, String(document));
+  writeInside(projectPath, path, String(document));
   return path;
 }

@@ -1,9 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import type { Document } from 'yaml';
 import { RyeError } from '../../core/errors.ts';
-import { makeFolders } from '../../disk/folders.ts';
-import { writeWhole } from '../../disk/whole-file.ts';
+import { placeInside, writeInside } from '../../disk/inside.ts';
 import { readConfigFile } from '../../items/config-fs.ts';
 import { verifyFile } from '../../items/verified-fs.ts';
 import { readSchedules, type Schedule } from '../../schedules/schedule.ts';
@@ -44,6 +43,7 @@ export async function editSchedules(
     const path =
       workspace.spaces.locate('config', SUBJECT.id, workspace.spaces.own) ??
       join(folder, 'schedules.yaml');
+    placeInside(projectPath, path);
     const { parseDocument } = await import('yaml');
     const document = parseDocument(existsSync(path) ? readFileSync(path, 'utf8') : '');
     // an empty member reads as undefined
@@ -58,8 +58,7 @@ export async function editSchedules(
       key: workspace.keyring.signer(),
       now: workspace.clock.now(),
     });
-    makeFolders(dirname(path));
-    writeWhole(path, signed);
+    writeInside(projectPath, path, signed);
     await pinSigned(workspace, [{ type: 'config', id: SUBJECT.id }]);
   } finally {
     lock.release();
