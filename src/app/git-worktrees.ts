@@ -26,7 +26,7 @@ export function gitWorktrees(options: WorktreesOptions): Worktrees {
           const files = new RestoredFiles({ projectPath: path, allow: [], threadId, lifts });
           const { files: changed } = await worktrees.collect(worktree);
           return await mergeChanges({
-            worktrees,
+            contentOf: async (file, blob) => await worktrees.content(worktree, file, blob),
             files: changed,
             target: { path, files },
             keep,

@@ -5,7 +5,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { RyeError } from '../../src/core/errors.ts';
 import type { FileChange } from '../../src/core/file-change.ts';
 import { type MergeOutcome, mergeChanges } from '../../src/tools/git/merge.ts';
-import type { CollectedFile, GitWorktrees } from '../../src/tools/git/worktrees.ts';
+import type { CollectedFile } from '../../src/tools/git/worktrees.ts';
 import { RestoredFiles } from '../../src/tools/restored-files.ts';
 
 interface Version {
@@ -58,9 +58,10 @@ class Folder {
       blobs.set(`${name}:${path}`, version.text);
       return { mode: version.mode ?? '100644', blob: `${name}:${path}` };
     };
-    const blob = async (id: string) => await Promise.resolve(Buffer.from(blobs.get(id) ?? ''));
+    const contentOf = async (_path: string, id: string) =>
+      await Promise.resolve(Buffer.from(blobs.get(id) ?? ''));
     return await mergeChanges({
-      worktrees: { blob } as GitWorktrees,
+      contentOf,
       files: changed.map(({ path, base, theirs }) => ({
         path,
         change: base ? (theirs ? 'modified' : 'deleted') : 'added',

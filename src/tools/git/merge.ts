@@ -7,7 +7,7 @@ import { sha256 } from '../kept-files.ts';
 import { makePrivateFolder } from '../kill-guard.ts';
 import type { RestoredFiles } from '../restored-files.ts';
 import { tryGit } from './git.ts';
-import type { CollectedFile, GitWorktrees } from './worktrees.ts';
+import type { CollectedFile } from './worktrees.ts';
 
 /** A file that was not merged, and the reason. */
 export interface MergeConflict {
@@ -16,7 +16,8 @@ export interface MergeConflict {
 }
 
 export interface MergeRequest {
-  readonly worktrees: GitWorktrees;
+  /** Returns the content of a blob as git writes it to that path. */
+  readonly contentOf: (path: string, blob: string) => Promise<Uint8Array>;
   readonly files: readonly CollectedFile[];
   /** The folder that the changes are merged into, and its files under the rules of the thread. */
   readonly target: { readonly path: string; readonly files: RestoredFiles };
@@ -131,7 +132,7 @@ async function mergeAll(request: MergeRequest) {
 
 /** Returns undefined if the file already has the change; throws a conflict. */
 async function mergeFile(
-  { worktrees, target, env }: MergeRequest,
+  { contentOf, target, env }: MergeRequest,
   { path, before, after }: CollectedFile,
 ): Promise<MergedFile | undefined> {
   if (![before.mode, after.mode].every((mode) => FILE_MODES.has(mode))) {
@@ -139,8 +140,10 @@ async function mergeFile(
   }
   const found = await target.files.look(path);
   const current = found === null ? null : await target.files.read(path);
-  const base = await contentOf(worktrees, before);
-  const theirs = await contentOf(worktrees, after);
+  const of = async ({ mode: one, blob }: CollectedFile['before']) =>
+    one === NO_FILE ? null : await contentOf(path, blob);
+  const base = await of(before);
+  const theirs = await of(after);
   const mode = modeOf(found, before.mode, after.mode);
   if (isSame(current, theirs) && (found === null || mode === found.mode)) return undefined;
   if (isSame(current, theirs) || isSame(current, base)) {
@@ -154,13 +157,6 @@ async function mergeFile(
 const FILE_MODES: ReadonlySet<string> = new Set(['000000', '100644', '100755']);
 const NO_FILE = '000000';
 const PROGRAM = '100755';
-
-async function contentOf(
-  worktrees: GitWorktrees,
-  { mode, blob }: CollectedFile['before'],
-): Promise<Uint8Array | null> {
-  return mode === NO_FILE ? null : await worktrees.blob(blob);
-}
 
 function isSame(left: Uint8Array | null, right: Uint8Array | null): boolean {
   if (left === null || right === null) return left === right;

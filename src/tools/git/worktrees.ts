@@ -1,5 +1,5 @@
 import { existsSync, lstatSync } from 'node:fs';
-import { lstat, readdir, realpath, rm } from 'node:fs/promises';
+import { lstat, readdir, readFile, realpath, rm } from 'node:fs/promises';
 import { join, relative, resolve, sep } from 'node:path';
 import { RyeError, systemCodeOf } from '../../core/errors.ts';
 import type { ChangedFile, IsolationResult, PlannedWorktree } from '../../core/isolation.ts';
@@ -33,6 +33,9 @@ export interface CollectedFile extends ChangedFile {
   readonly before: { readonly mode: string; readonly blob: string };
   readonly after: { readonly mode: string; readonly blob: string };
 }
+
+/** Files of one command, which takes a limited number of words. */
+const HASHED_AT_ONCE = 200;
 
 /** Folder of worktrees, relative to the project. */
 const FOLDER = '.ai/state/worktrees';
@@ -125,15 +128,19 @@ export class GitWorktrees {
       await git(['read-tree', worktree.base], options);
       await addAll(options);
       const changes = await changesIn(options, worktree.base);
-      return { ...changes, leftOut: await this.#leftOut(options, worktree) };
+      return { ...changes, leftOut: await this.#leftOut(options, worktree, changes.files) };
     } finally {
       await rm(index, { force: true });
       await rm(`${index}.lock`, { force: true });
     }
   }
 
-  /** Returns what is in the worktree and not in its index. */
-  async #leftOut(options: GitOptions, worktree: PlannedWorktree): Promise<readonly string[]> {
+  /** Returns what is in the worktree and not in its index, or not byte for byte. */
+  async #leftOut(
+    options: GitOptions,
+    worktree: PlannedWorktree,
+    files: readonly CollectedFile[],
+  ): Promise<readonly string[]> {
     const root = this.#root(worktree);
     const whole = { ...options, cwd: root };
     const others = ['ls-files', '-z', '--others', '--directory', '--no-empty-directory'];
@@ -152,7 +159,30 @@ export class GitWorktrees {
         continue;
       found.push(relative(worktree.prefix, path) + (path.endsWith('/') ? '/' : ''));
     }
-    return found.toSorted();
+    return [...found, ...(await this.#converted(options, worktree, files))].toSorted();
+  }
+
+  /** Returns the files whose bytes git changes, by an attribute such as `text`, and would not write again. */
+  async #converted(
+    options: GitOptions,
+    worktree: PlannedWorktree,
+    files: readonly CollectedFile[],
+  ): Promise<readonly string[]> {
+    const found: string[] = [];
+    const regular = files.filter(({ after }) => after.mode.startsWith('100'));
+    for (let at = 0; at < regular.length; at += HASHED_AT_ONCE) {
+      const some = regular.slice(at, at + HASHED_AT_ONCE);
+      const paths = some.map(({ path }) => path);
+      const args = ['hash-object', '--no-filters', '--', ...paths];
+      const hashes = (await git(args, options)).toString('utf8').split('\n');
+      for (const [index, { path, after }] of some.entries()) {
+        if (hashes[index] === after.blob) continue;
+        const own = await readFile(join(this.#root(worktree), worktree.prefix, path));
+        const written = await this.content(worktree, path, after.blob);
+        if (!own.equals(written)) found.push(path);
+      }
+    }
+    return found;
   }
 
   /**
@@ -170,9 +200,9 @@ export class GitWorktrees {
     const options = await this.#staged(worktree);
     const tree = lineOf(await git(['write-tree'], options));
     const known = before ?? lineOf(await git(['rev-parse', `${worktree.base}^{tree}`], options));
-    const leftOut = await this.#leftOut(options, worktree);
-    if (tree === known) return { tree, leftOut };
-    return { tree, leftOut, changes: await changesIn(options, worktree.base) };
+    const changes = await changesIn(options, worktree.base);
+    const leftOut = await this.#leftOut(options, worktree, changes.files);
+    return tree === known ? { tree, leftOut } : { tree, leftOut, changes };
   }
 
   /** Makes a commit of the worktree's content on top of its base, and returns its ID. */
@@ -201,9 +231,11 @@ export class GitWorktrees {
     return { ...inside, variables };
   }
 
-  /** Returns the content of a blob. */
-  async blob(sha: string): Promise<Buffer> {
-    return await git(['cat-file', 'blob', sha], await this.#repository());
+  /** Returns the content of a file in the form in which git writes it into the worktree. */
+  async content(worktree: PlannedWorktree, path: string, blob: string): Promise<Buffer> {
+    const options = this.#inside(await this.#repository(), worktree);
+    const args = ['cat-file', '--filters', `--path=${worktree.prefix}${path}`, blob];
+    return await git(args, { ...options, cwd: this.#root(worktree) });
   }
 
   /** Removes a worktree. Does nothing if there is none. */
