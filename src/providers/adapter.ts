@@ -354,26 +354,3 @@ export class ToolNames {
     return this.#names.get(own) ?? this.#names.get(own.split(/[./:\s]/).at(-1) ?? '') ?? name;
   }
 }
-
-/** The arguments that a JSON text means: `null` for none, and JSON inside of a JSON text, are sent by some servers. */
-function argumentsOf(json: string): JsonObject | undefined {
-  const value = parseJson(json);
-  if (value === null) return {};
-  const inner = typeof value === 'string' ? parseJson(value) : value;
-  return isJsonObject(inner) ? inner : undefined;
-}
-
-/** A call with the streamed JSON of its arguments; `malformed` keeps a text that is no JSON object. */
-export function callOfJson({
-  callId,
-  name,
-  json,
-}: {
-  readonly callId: string;
-  readonly name: string;
-  readonly json: string;
-}): ToolCallBlock {
-  const call = { type: 'tool_call', call_id: callId, name } as const;
-  const input = argumentsOf(json);
-  return input ? { ...call, input } : { ...call, input: {}, malformed: json };
-}

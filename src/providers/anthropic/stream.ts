@@ -3,13 +3,13 @@ import type { AssistantBlock } from '../../core/message.ts';
 import { GrowingText } from '../../core/text.ts';
 import { laterUsage, NO_USAGE, type Usage } from '../../core/usage.ts';
 import {
-  callOfJson,
   type Decoded,
   distinctId,
   type IdSet,
   type StreamDecoder,
   type ToolNames,
 } from '../adapter.ts';
+import { argumentText, callOfJson, joined } from '../call-json.ts';
 import type { ModelEvent } from '../provider.ts';
 import { stopReasonOf } from '../stop-reason.ts';
 
@@ -21,19 +21,27 @@ type OpenBlock =
       readonly kind: 'tool';
       readonly callId: string;
       readonly name: string;
-      readonly given: JsonObject;
-      readonly json: GrowingText;
+      /** The input that came with the start of the block, as JSON. */
+      readonly given: string;
+      readonly pieces: string[];
+      isClosed: boolean;
     }
   | { readonly kind: 'other' };
 
-const OTHER: OpenBlock = { kind: 'other' };
+/** The kind of block that a delta belongs to. */
+const KINDS: ReadonlyMap<unknown, OpenBlock['kind']> = new Map([
+  ['text_delta', 'text'],
+  ['thinking_delta', 'thinking'],
+  ['signature_delta', 'thinking'],
+  ['input_json_delta', 'tool'],
+]);
 
 /**
  * Decodes the stream of the Messages API. `takenIds` are call ids of the conversation so far; an id that comes twice is
  * made distinct, because results could not be told apart. Unknown events and blocks are ignored.
  */
 export function streamDecoder(takenIds: IdSet, names: ToolNames): StreamDecoder {
-  const blocks = new Map<number, OpenBlock>();
+  const blocks = new Blocks(takenIds, names);
   let usage: Usage = NO_USAGE;
   let stopReason: string | null = null;
 
@@ -58,35 +66,31 @@ export function streamDecoder(takenIds: IdSet, names: ToolNames): StreamDecoder 
         ],
       };
     },
-    content_block_start: (data) => {
-      const block = openBlock(asObject(data['content_block']), takenIds, names);
-      blocks.set(asIndex(data['index']), block);
-      return { events: opening(block) };
-    },
-    content_block_delta: (data) => ({
-      events: applyDelta(blocks.get(asIndex(data['index'])) ?? OTHER, asObject(data['delta'])),
+    content_block_start: ({ index, content_block: block }) => ({
+      events: blocks.start(asIndex(index), asObject(block)),
     }),
-    content_block_stop: (data) => ({
-      events: closing(blocks.get(asIndex(data['index'])) ?? OTHER),
+    content_block_delta: ({ index, delta }) => ({
+      events: blocks.add(asIndex(index), asObject(delta)),
     }),
+    content_block_stop: ({ index }) => ({ events: blocks.stop(asIndex(index)) }),
     message_delta: (data) => {
       const reason = asObject(data['delta'])['stop_reason'];
       if (typeof reason === 'string') stopReason = reason;
       return { events: withUsage(data['usage']) };
     },
     message_stop: () => {
-      const content = [...blocks.values()].flatMap((block) => finished(block, names));
+      const ends = blocks.stopAll();
+      const content = blocks.content();
       const reason = stopReasonOf(stopReason ?? undefined, content);
       return typeof reason === 'string'
-        ? { events: [{ type: 'finish', reason, content }], done: true }
-        : { events: [], error: reason };
+        ? { events: [...ends, { type: 'finish', reason, content }], done: true }
+        : { events: ends, error: reason };
     },
     error: (data) => {
-      const error = asObject(data['error']);
-      return {
-        events: [],
-        error: { type: asText(error['type']) || 'api_error', message: asText(error['message']) },
-      };
+      const { error: given } = data;
+      const error = asObject(given);
+      const message = asText(error['message']) || asText(given);
+      return { events: [], error: { type: asText(error['type']) || 'api_error', message } };
     },
   };
 
@@ -125,6 +129,63 @@ function wholeMessage(message: JsonObject, push: (data: JsonObject) => Decoded):
   return { events: steps.flatMap(({ events }) => events), ...(error ? { error } : {}) };
 }
 
+/**
+ * The blocks of an answer, in their order. Gateways give two open blocks one index, omit the start or the end of one, or
+ * send a delta with the index of a block of another kind: no text of theirs is lost.
+ */
+class Blocks {
+  readonly #takenIds: IdSet;
+  readonly #names: ToolNames;
+  readonly #all: OpenBlock[] = [];
+  readonly #open = new Map<number, OpenBlock>();
+
+  constructor(takenIds: IdSet, names: ToolNames) {
+    this.#takenIds = takenIds;
+    this.#names = names;
+  }
+
+  start(index: number, given: JsonObject): ModelEvent[] {
+    const ends = this.stop(index);
+    const block = openBlock(given, this.#takenIds, this.#names);
+    this.#all.push(block);
+    this.#open.set(index, block);
+    return [...ends, ...opening(block)];
+  }
+
+  add(index: number, delta: JsonObject): ModelEvent[] {
+    const kind = KINDS.get(delta['type']);
+    const open = this.#open.get(index);
+    if (kind === undefined || open?.kind === 'other') return [];
+    const block = open?.kind === kind ? open : this.#otherOf(kind);
+    return block ? applyDelta(block, delta) : [];
+  }
+
+  /** Returns the block of a delta whose index has none of its kind. */
+  #otherOf(kind: OpenBlock['kind']): OpenBlock | undefined {
+    if (kind === 'tool') return this.#all.findLast((one) => one.kind === 'tool' && !one.isClosed);
+    const last = this.#all.at(-1);
+    if (last?.kind === kind) return last;
+    if (kind !== 'text' && kind !== 'thinking') return undefined;
+    const block = openBlock({ type: kind }, this.#takenIds, this.#names);
+    this.#all.push(block);
+    return block;
+  }
+
+  stop(index: number): ModelEvent[] {
+    const block = this.#open.get(index);
+    this.#open.delete(index);
+    return block ? closing(block) : [];
+  }
+
+  stopAll(): ModelEvent[] {
+    return this.#all.flatMap(closing);
+  }
+
+  content(): AssistantBlock[] {
+    return this.#all.flatMap((block) => finished(block, this.#names));
+  }
+}
+
 function openBlock(block: JsonObject, takenIds: IdSet, names: ToolNames): OpenBlock {
   switch (asText(block['type'])) {
     case 'text':
@@ -143,12 +204,13 @@ function openBlock(block: JsonObject, takenIds: IdSet, names: ToolNames): OpenBl
         kind: 'tool',
         callId,
         name: names.full(asText(block['name'])),
-        given: asObject(block['input']),
-        json: new GrowingText(),
+        given: argumentText(block['input']) || '{}',
+        pieces: [],
+        isClosed: false,
       };
     }
     default:
-      return OTHER;
+      return { kind: 'other' };
   }
 }
 
@@ -177,22 +239,21 @@ function applyDelta(block: OpenBlock, delta: JsonObject): ModelEvent[] {
     return [];
   }
   if (block.kind === 'tool' && type === 'input_json_delta') {
-    const json = asText(delta['partial_json']);
-    block.json.add(json);
+    const json = argumentText(delta['partial_json']);
+    if (json !== '') block.pieces.push(json);
     return json === '' ? [] : [{ type: 'toolcall_delta', call_id: block.callId, json }];
   }
   return [];
 }
 
 function closing(block: OpenBlock): ModelEvent[] {
-  if (block.kind !== 'tool') return [];
-  const end: ModelEvent = { type: 'toolcall_end', call_id: block.callId };
-  if (!block.json.isEmpty || Object.keys(block.given).length === 0) return [end];
+  if (block.kind !== 'tool' || block.isClosed) return [];
+  block.isClosed = true;
+  const { callId: call_id, given: json, pieces } = block;
+  const end: ModelEvent = { type: 'toolcall_end', call_id };
+  if (pieces.length > 0 || json === '{}') return [end];
   // some servers send the whole input with the start of the block
-  return [
-    { type: 'toolcall_delta', call_id: block.callId, json: JSON.stringify(block.given) },
-    end,
-  ];
+  return [{ type: 'toolcall_delta', call_id, json }, end];
 }
 
 function finished(block: OpenBlock, names: ToolNames): AssistantBlock[] {
@@ -210,7 +271,7 @@ function finished(block: OpenBlock, names: ToolNames): AssistantBlock[] {
     case 'redacted':
       return [{ type: 'thinking', text: '', redacted: block.data }];
     case 'tool': {
-      const json = block.json.isEmpty ? JSON.stringify(block.given) : block.json.toString();
+      const json = block.pieces.length === 0 ? block.given : joined(block.pieces);
       return [names.own(callOfJson({ callId: block.callId, name: block.name, json }))];
     }
     case 'other':

@@ -1,15 +1,15 @@
-import { isJsonObject, isRecord, type JsonObject, parseJson } from '../../core/json.ts';
+import { isRecord, type JsonObject } from '../../core/json.ts';
 import type { AssistantBlock } from '../../core/message.ts';
 import { GrowingText } from '../../core/text.ts';
 import { laterUsage, NO_USAGE, type Usage } from '../../core/usage.ts';
 import {
-  callOfJson,
   type Decoded,
   distinctId,
   type IdSet,
   type StreamDecoder,
   type ToolNames,
 } from '../adapter.ts';
+import { argumentText, callOfJson, isObject, joined } from '../call-json.ts';
 import type { StreamFault } from '../failure.ts';
 import type { ModelEvent } from '../provider.ts';
 import { stopReasonOf } from '../stop-reason.ts';
@@ -281,25 +281,6 @@ function isOther(known: CallBlock, { name }: CallPiece): boolean {
 
 function isWhole({ pieces }: CallBlock): boolean {
   return pieces.at(-1)?.trimEnd().endsWith('}') === true && isObject(joined(pieces));
-}
-
-function isObject(json: string): boolean {
-  return isJsonObject(parseJson(json));
-}
-
-/** The arguments of a call. A few servers send in each piece all so far, or the whole again. */
-function joined(pieces: readonly string[]): string {
-  const json = pieces.join('');
-  if (pieces.length < 2 || isObject(json)) return json;
-  let last = '';
-  for (const piece of pieces) last = last !== '' && piece.startsWith(last) ? piece : last + piece;
-  return isObject(last) ? last : json;
-}
-
-/** Arguments are JSON text; a few servers send the object itself. */
-function argumentText(value: unknown): string {
-  if (typeof value === 'string') return value;
-  return isRecord(value) ? JSON.stringify(value) : '';
 }
 
 /** The error inside a stream. OpenRouter and llama.cpp name the status in `code`. */

@@ -246,11 +246,107 @@ test('events, blocks and deltas of unknown kinds are ignored', () => {
       { type: 'citations_delta' },
       { type: 'text_delta', text: 'ok' },
     ),
-    { type: 'content_block_delta', index: 9, delta: { type: 'text_delta', text: 'lost' } },
     ...STOP,
   );
   expect(grammarProblems(events)).toEqual([]);
   expect(contentIn(events)).toEqual([{ type: 'text', text: 'ok' }]);
+});
+
+const begin = (index: number, content_block: JsonObject): JsonObject => ({
+  type: 'content_block_start',
+  index,
+  content_block,
+});
+const more = (index: number, delta: JsonObject): JsonObject => ({
+  type: 'content_block_delta',
+  index,
+  delta,
+});
+const TEXT = { type: 'text', text: '' };
+const CALL = { type: 'tool_use', id: 'a', name: 'rye_x', input: {} };
+const says = (text: string): JsonObject => ({ type: 'text_delta', text });
+const thinks = (thinking: string): JsonObject => ({ type: 'thinking_delta', thinking });
+const asks = (partial_json: JsonObject | string): JsonObject => ({
+  type: 'input_json_delta',
+  partial_json,
+});
+const WHOLE = '{"path":"note.txt"}';
+const MADE = { type: 'tool_call', call_id: 'a', name: 'rye_x', input: { path: 'note.txt' } };
+const SAID = { type: 'text', text: 'Hi.' };
+const THOUGHT = { type: 'thinking', text: 'hm' };
+
+// what gateways send in place of one block after the other, each with its start and end
+test.each<readonly [string, readonly JsonObject[], readonly object[]]>([
+  ['a delta without a start', [more(0, says('Hi.'))], [SAID]],
+  [
+    'ollama#17101: a start at an index that is open',
+    [begin(0, TEXT), more(0, says('Hi.')), begin(0, { type: 'thinking' }), more(0, thinks('hm'))],
+    [SAID, THOUGHT],
+  ],
+  [
+    'all blocks at index 0',
+    [begin(0, TEXT), more(0, says('Hi.')), begin(0, CALL), more(0, asks(WHOLE))],
+    [SAID, MADE],
+  ],
+  [
+    'two calls at index 0',
+    [begin(0, CALL), more(0, asks(WHOLE)), begin(0, { ...CALL, id: 'b' }), more(0, asks(WHOLE))],
+    [MADE, { ...MADE, call_id: 'b' }],
+  ],
+  [
+    'sglang#24293: text in an open call',
+    [begin(0, CALL), more(0, asks('{"path":')), more(0, says('Hi.')), more(0, asks('"note.txt"}'))],
+    [MADE, SAID],
+  ],
+  [
+    'llm-rosetta#246: text at the index of the thought',
+    [begin(0, { type: 'thinking' }), more(0, thinks('hm')), more(0, says('Hi.'))],
+    [THOUGHT, SAID],
+  ],
+  [
+    'kiro-gateway#74: text at an index that was never opened',
+    [...block(0, { type: 'thinking' }, thinks('hm')), more(1, says('H')), more(1, says('i.'))],
+    [THOUGHT, SAID],
+  ],
+  ['text after the end of its block', [...block(0, TEXT, says('H')), more(0, says('i.'))], [SAID]],
+  [
+    'a thought in a text',
+    [begin(0, TEXT), more(0, says('Hi.')), more(0, thinks('hm'))],
+    [SAID, THOUGHT],
+  ],
+  ['arguments at another index', [begin(0, CALL), more(1, asks(WHOLE))], [MADE]],
+  ['a block without an end', [begin(0, CALL), more(0, asks(WHOLE))], [MADE]],
+  ['arguments as an object', [begin(0, CALL), more(0, asks({ path: 'note.txt' }))], [MADE]],
+  [
+    'the whole arguments twice',
+    [begin(0, CALL), more(0, asks(WHOLE)), more(0, asks(WHOLE))],
+    [MADE],
+  ],
+  [
+    'the arguments so far',
+    [
+      begin(0, CALL),
+      more(0, asks('{"path":')),
+      more(0, asks('{"path":"note')),
+      more(0, asks(WHOLE)),
+    ],
+    [MADE],
+  ],
+  ['JSON in JSON', [begin(0, CALL), more(0, asks(JSON.stringify(WHOLE)))], [MADE]],
+  ['the input as a text', [begin(0, { ...CALL, input: WHOLE })], [MADE]],
+  ['the input at the start', [begin(0, { ...CALL, input: { path: 'note.txt' } })], [MADE]],
+  ['the input twice', [begin(0, { ...CALL, input: { a: 1 } }), more(0, asks(WHOLE))], [MADE]],
+  ['an input that is null', [begin(0, { ...CALL, input: null })], [{ ...MADE, input: {} }]],
+  [
+    'a second start of the message',
+    [begin(0, TEXT), more(0, says('H')), { type: 'message_start' }, more(0, says('i.'))],
+    [SAID],
+  ],
+])('%s loses nothing', (_, data, content) => {
+  const events = decode({ type: 'message_start', message: { model: 'm' } }, ...data, ...STOP);
+  expect(contentIn(events)).toEqual(content);
+  const ends = events.filter(({ type }) => type === 'toolcall_end');
+  expect(ends).toHaveLength(content.filter((one) => 'call_id' in one).length);
 });
 
 test('hostile shapes of wire data neither throw nor leave the grammar', () => {
