@@ -51,3 +51,36 @@ test('configuration of every kind that a run can read is accepted', async () => 
     expect([id, code, stderr]).toEqual([id, 0, '']);
   }
 });
+
+test('validate warns of a base and of context that no space has, and names the line', async () => {
+  const here = await workspace();
+  const file = path.join(here.project, '.ai/directives/child.md');
+  const text = (base: string, knowledge: string): string => `# Child
+
+\`\`\`xml
+<directive name="child" version="1.0.0" extends="${base}">
+<metadata>
+<description>D</description><author>A</author><category></category>
+<context>
+<before>${knowledge}</before>
+</context>
+</metadata>
+</directive>
+\`\`\`
+Go.
+`;
+  const warnings = async (): Promise<readonly unknown[]> => {
+    const { problems } = await here.json(['validate', 'directive', 'child']);
+    return (problems as { message: string; severity: string; line: number }[]).map(
+      ({ message, severity, line }) => [severity, line, message],
+    );
+  };
+  writeFileSync(file, text('nowhere', 'nothing'));
+  expect(await warnings()).toEqual([
+    ['warning', 4, 'the directive needs the directive nowhere, which no space has'],
+    ['warning', 8, 'the directive needs the knowledge nothing, which no space has'],
+  ]);
+  // it may be written later, and names of the rules of neighbors are no entries
+  writeFileSync(file, text('hello', 'neighbors/all'));
+  expect(await warnings()).toEqual([]);
+});
