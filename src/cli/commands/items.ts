@@ -162,9 +162,11 @@ export const search = defineCommand({
       }
       printLine(io, `  ${fitPath(displayPath(hit.path, io), io.stdout, 2)}`);
       if (session !== '') printLine(io, `  open: rye threads open ${oneLine(session)}`);
+      // an excerpt of words, not of lines
+      const words = hit.snippet.replaceAll(/\s+/g, ' ');
       const excerpt =
         context === undefined
-          ? [oneLine(colors.isColorSupported ? hit.snippet : marked(hit.snippet, asterisks))]
+          ? [oneLine(colors.isColorSupported ? words : marked(words, asterisks))]
           : visible(context).split('\n');
       const lines = excerpt.flatMap((line) => wrapped(`  ${line}`, io.stdout)).join('\n');
       // colors have no width, so the marks become colors after the lines are wrapped

@@ -183,7 +183,7 @@ describe('search', () => {
     path: file,
     title: 'Notes',
     score: 2,
-    snippet: 'the \u{E000}Budget\u{E001} of',
+    snippet: 'the \u{E000}Budget\u{E001}\n\n  of',
     signature: 'signed',
     verified: true,
     time: '2026-01-01T00:00:00Z',
@@ -196,7 +196,7 @@ describe('search', () => {
     const [, text] = await rye(['search', 'all', 'budget'], { search });
     const [, json] = await rye(['search', 'all', 'budget', '--json'], { search });
     expect(text.out()).toBe('knowledge notes (project) Notes\n  hello.md\n  the **Budget** of\n');
-    expect(JSON.parse(json.out())).toMatchObject({ results: [{ snippet: 'the **Budget** of' }] });
+    expect(JSON.parse(json.out())).toMatchObject({ results: [{ snippet: 'the **Budget**\n\n  of' }] });
   });
 
   it('marks unverified results, and reports that a limit cut the list', async () => {
