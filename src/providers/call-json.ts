@@ -9,10 +9,13 @@ export function isObject(json: string): boolean {
 /** The arguments of a call. A few servers send in each piece all so far, or the whole again. */
 export function joined(pieces: readonly string[]): string {
   const json = pieces.join('');
-  if (pieces.length < 2 || isObject(json)) return json;
+  if (isObject(json)) return json;
   let last = '';
   for (const piece of pieces) last = last !== '' && piece.startsWith(last) ? piece : last + piece;
-  return isObject(last) ? last : json;
+  if (isObject(last)) return last;
+  // before the arguments, some gateways send the empty ones that their block begins with
+  const rest = json.replace(/^\s*\{\s*\}\s*(?=\{)/, '');
+  return isObject(rest) ? rest : json;
 }
 
 /** Arguments are JSON text; a few servers send the object itself. */

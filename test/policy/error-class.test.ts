@@ -129,6 +129,7 @@ describe('the shipped patterns', () => {
     [{ status: 429, message: 'You exceeded your CURRENT quota, check billing' }, 'quota', false],
     [{ status: 400, message: 'Your credit balance is too low to access the API' }, 'quota', false],
     [{ status: 402 }, 'quota', false],
+    [{ phase: 'stream', message: 'insufficient balance' }, 'quota', false],
     [{ status: 429, should_retry: false }, 'rate_limited', false],
     [{ status: 529, should_retry: true }, 'transient', true],
     [{ status: 400, should_retry: true }, 'permanent', false],

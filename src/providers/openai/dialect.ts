@@ -250,8 +250,7 @@ function merge(known: Record<string, unknown>, piece: Record<string, unknown>): 
 /** A content of parts, as Mistral streams it, split into thinking and text; a text has no thinking. */
 export function contentText(content: unknown): { readonly thought: string; readonly text: string } {
   if (typeof content === 'string') return { thought: '', text: content };
-  if (!Array.isArray(content)) return { thought: '', text: '' };
-  const parts = content.filter(isRecord);
+  const parts = [content].flat().filter(isRecord);
   const thoughts = parts.flatMap(({ thinking }) => (Array.isArray(thinking) ? thinking : []));
   return { thought: textsOf(thoughts.filter(isRecord)), text: textsOf(parts) };
 }

@@ -71,7 +71,7 @@ class Decoder implements StreamDecoder {
   }
 
   push(chunk: JsonObject): Decoded {
-    const fault = faultOf(chunk['error']) ?? faultOfOldServers(chunk);
+    const fault = faultOf(chunk['error']) ?? faultInPlace(chunk);
     const events: ModelEvent[] = [];
     const [choice] = Array.isArray(chunk['choices']) ? chunk['choices'] : [];
     const model = asText(chunk['model']);
@@ -82,8 +82,7 @@ class Decoder implements StreamDecoder {
       events.push({ type: 'start', model, ...this.#nameOf(chunk) });
     }
     if (isRecord(choice)) {
-      const delta = choice['delta'] ?? choice['message'];
-      if (isRecord(delta)) events.push(...this.#delta(delta));
+      events.push(...this.#delta(deltaOf(choice)));
       if (typeof choice['finish_reason'] === 'string') this.#reason = choice['finish_reason'];
     }
     const usage = usageOf(rawUsage(chunk, choice));
@@ -142,10 +141,7 @@ class Decoder implements StreamDecoder {
       ...this.#addText(spoken),
       ...this.#addText(asText(delta['refusal'])),
     );
-    const calls = delta['tool_calls'];
-    if (Array.isArray(calls)) {
-      for (const call of calls.filter(isRecord)) events.push(...this.#call(call));
-    }
+    for (const call of callsOf(delta)) events.push(...this.#call(call));
     return events;
   }
 
@@ -181,7 +177,7 @@ class Decoder implements StreamDecoder {
 
   /** Takes a piece of a call. Servers differ in what the pieces hold, so that the call is put together at the end. */
   #call(raw: Record<string, unknown>): ModelEvent[] {
-    const given = isRecord(raw['function']) ? raw['function'] : {};
+    const given = isRecord(raw['function']) ? raw['function'] : raw;
     const piece: CallPiece = {
       id: asText(raw['id']),
       name: this.#names.full(asText(given['name'])),
@@ -297,9 +293,38 @@ function faultOf(error: unknown): StreamFault | undefined {
   };
 }
 
-/** Before its error object vLLM sent the error's members at the top. */
-function faultOfOldServers(chunk: JsonObject): StreamFault | undefined {
-  return chunk['object'] === 'error' ? faultOf({ ...chunk }) : undefined;
+/**
+ * The error whose members are in place of an answer, as old vLLM, z.ai (`msg`), FastAPI (`detail`) and MiniMax (`base_resp`)
+ * send it with the status 200.
+ */
+function faultInPlace(chunk: JsonObject): StreamFault | undefined {
+  const { object, choices, code, error, msg, message, detail, success, base_resp: base } = chunk;
+  if (object === 'error') return faultOf({ ...chunk });
+  if (Array.isArray(choices)) return undefined;
+  if (isRecord(base) && base['status_code'] !== 0)
+    return faultOf({ code: base['status_code'], message: base['status_msg'] });
+  // a number that is not 0 or 200; a status of the work alone is no error
+  const isFault = !NO_FAULTS.has(code ?? error) || success === false;
+  const text = asText(detail) || (isFault ? asText(msg) || asText(message) : '');
+  return text === '' ? undefined : faultOf({ code, type: chunk['type'], message: text });
+}
+
+const NO_FAULTS: ReadonlySet<unknown> = new Set([undefined, null, 0, 200]);
+
+/** The piece of an answer in a choice; old servers have its text alone. */
+function deltaOf(choice: Record<string, unknown>): Record<string, unknown> {
+  const delta = choice['delta'] ?? choice['message'];
+  return isRecord(delta) ? delta : { content: choice['text'] };
+}
+
+/** The pieces of calls in a piece of an answer: in a list, one alone, or the one call that old servers make. */
+function callsOf({
+  tool_calls: calls,
+  function_call: old,
+}: Record<string, unknown>): readonly Record<string, unknown>[] {
+  if (Array.isArray(calls) && calls.length > 0) return calls.filter(isRecord);
+  if (isRecord(calls)) return [calls];
+  return isRecord(old) ? [{ index: 0, function: old }] : [];
 }
 
 function asText(value: unknown): string {

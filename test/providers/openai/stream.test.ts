@@ -324,6 +324,26 @@ test.each<readonly [string, readonly JsonObject[]]>([
   ['a namespace', [piece(`functions.${READ}`, PATH, 'a')]],
   ['a namespace with a colon', [piece(`default_api:${READ}`, PATH, 'a')]],
   ['space around the name', [piece(` ${READ}\n`, PATH, 'a')]],
+  // litellm#4537
+  ['empty arguments before them', [piece(READ, '{}', 'a'), piece(null, PATH, 'a')]],
+  ['empty arguments with them', [piece(READ, `{}${PATH}`, 'a')]],
+  [
+    'the one call of old servers',
+    [
+      delta({ function_call: { name: READ, arguments: '{"path":' } }),
+      delta({ function_call: { arguments: '"note.txt"}' } }),
+    ],
+  ],
+  ['no list', [delta({ tool_calls: { id: 'a', function: { name: READ, arguments: PATH } } })]],
+  ['no function', [call({ id: 'a', name: READ, arguments: PATH })]],
+  [
+    'an index that is a text',
+    [call({ index: '0', id: 'a', function: { name: READ, arguments: PATH } })],
+  ],
+  [
+    'an id that is a number',
+    [call({ index: 0, id: 7, function: { name: READ, arguments: PATH } })],
+  ],
   [
     'message in place of delta',
     [
@@ -625,6 +645,20 @@ test.each([
     { status: 400 },
   ],
   ['a text', { error: 'gone' }, { type: 'api_error', message: 'gone' }],
+  // with the status 200
+  [
+    'z.ai',
+    { code: 1261, msg: 'Prompt exceeds max length' },
+    { message: 'Prompt exceeds max length' },
+  ],
+  [
+    'MiniMax',
+    { base_resp: { status_code: 1008, status_msg: 'insufficient balance' }, choices: null },
+    { message: 'insufficient balance' },
+  ],
+  ['FastAPI', { detail: 'Not Found' }, { message: 'Not Found' }],
+  ['SiliconFlow', { code: 20015, message: 'bad value', data: null }, { message: 'bad value' }],
+  ['a gateway', { success: false, message: 'no channel' }, { message: 'no channel' }],
 ] as const)('an error of %s in the middle of a stream ends it', async (_name, body, failure) => {
   const bytes = `data: ${JSON.stringify(body)}\n\n`;
   const server = await startChatServer([
@@ -639,6 +673,26 @@ test.each([
   await server.close();
   expect(grammarProblems(events)).toEqual([]);
   expect(failureIn(events)).toMatchObject({ phase: 'stream', ...failure });
+});
+
+test.each([
+  { code: 0, msg: 'success' },
+  { code: 200, message: 'ok' },
+  { message: 'queued', status: 'processing' },
+  { base_resp: { status_code: 0, status_msg: '' }, choices: null },
+  { type: 'ping' },
+])('%j in the middle of a stream is no error', (chunk) => {
+  const made = decode(delta({ content: 'a' }), chunk, delta({ content: 'b' }), STOP);
+  expect(contentIn(made)).toEqual([{ type: 'text', text: 'ab' }]);
+});
+
+test.each([
+  ['a part that is alone', delta({ content: { type: 'text', text: 'a' } })],
+  ['a list of parts', delta({ content: [{ type: 'text', text: 'a' }] })],
+  ['the text of old servers', { model: 'm', choices: [{ index: 0, text: 'a' }] }],
+  ['a refusal', delta({ content: null, refusal: 'a' })],
+] as const)('%s is text', (_what, chunk) => {
+  expect(contentIn(decode(chunk, STOP))).toEqual([{ type: 'text', text: 'a' }]);
 });
 
 test('a chunk that is not JSON ends the stream', async () => {
