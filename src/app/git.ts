@@ -1,10 +1,10 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, extname, join } from 'node:path';
 import { messageOf, RyeError } from '../core/errors.ts';
 import { absoluteSearchPath } from '../core/text.ts';
-import { placeInside, writeInside } from '../disk/inside.ts';
+import { readTextInside, writeInside } from '../disk/inside.ts';
 import { writeWhole } from '../disk/whole-file.ts';
 import { foreignRepository, isOfOtherUser, shellWord } from '../tools/git/git.ts';
 import { unsignedText } from '../trust/signature.ts';
@@ -47,12 +47,11 @@ export function setUpGit({ projectPath, env }: GitRequest, program: readonly str
     });
   }
   const attributes = join(projectPath, '.gitattributes');
-  placeInside(projectPath, attributes);
+  const text = readTextInside(projectPath, attributes) ?? '';
   const driver = `${program.map(shellWord).join(' ')} git merge-driver %O %A %B %P`;
   const before = gitValue(git, 'merge.rye.driver');
   git('config', '--local', 'merge.rye.name', 'merge of files that rye signs');
   git('config', '--local', 'merge.rye.driver', driver);
-  const text = existsSync(attributes) ? readFileSync(attributes, 'utf8') : '';
   const lines = new Set(text.split('\n').map((line) => line.trim()));
   const missing = ATTRIBUTES.filter((line) => !lines.has(line));
   if (missing.length > 0) {

@@ -1,10 +1,10 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseDocument } from 'yaml';
 import { RyeError } from '../core/errors.ts';
 import { isRecord } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
-import { placeInside } from '../disk/inside.ts';
+import { placeInside, readTextInside } from '../disk/inside.ts';
 
 /** The configuration in which the hooks of a project are. */
 export const HOOKS_CONFIG = 'agent/hooks';
@@ -17,7 +17,7 @@ export function readHooksFile(projectPath: string): {
   const base = join(projectPath, '.ai', 'config', HOOKS_CONFIG);
   for (const extension of ['.yml', '.yaml']) placeInside(projectPath, `${base}${extension}`);
   const path = existsSync(`${base}.yml`) ? `${base}.yml` : `${base}.yaml`;
-  return { path, text: existsSync(path) ? readFileSync(path, 'utf8') : undefined };
+  return { path, text: readTextInside(projectPath, path) };
 }
 
 /** Returns the ids in the text of a hooks file; none if it cannot be parsed. */

@@ -1,9 +1,8 @@
 import { existsSync, lstatSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { RyeError } from '../core/errors.ts';
 import { PRIVATE_FOLDERS } from '../disk/ignore-file.ts';
-import { writeInside } from '../disk/inside.ts';
+import { readTextInside, writeInside } from '../disk/inside.ts';
 import { signText } from '../trust/signature.ts';
 import type { InitOutcome } from './api/rye.ts';
 import { ensureKey } from './signing-key.ts';
@@ -132,7 +131,7 @@ export async function ignoreFile(projectPath: string, name: string): Promise<voi
 /** Adds lines to .gitignore; false if they are there already. */
 async function ignore(projectPath: string, names: readonly string[]): Promise<boolean> {
   const path = join(projectPath, IGNORE_FILE);
-  const text = existsSync(path) ? await readFile(path, 'utf8') : '';
+  const text = readTextInside(projectPath, path) ?? '';
   const lines = new Set(text.split(/\r?\n/).map((line) => line.trim().replace(/^\//, '')));
   const missing = names.filter((name) => !lines.has(name));
   if (missing.length === 0) return false;

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { ignoredWarning, RyeError } from '../core/errors.ts';
 import {
@@ -11,6 +11,7 @@ import {
 } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import { writeInside } from '../disk/inside.ts';
+import { readRegular } from '../disk/regular-file.ts';
 import { signingMode } from '../items/config-fs.ts';
 import { summarize } from '../items/metadata.ts';
 import {
@@ -393,7 +394,7 @@ export class Items implements ItemsService {
     const list = skillListPath(from);
     const files = [...readSkillFiles(from)];
     for (const file of files) items.admitSkillFile(item, file, 'fetch');
-    if (existsSync(list)) files.push({ path: relative(from, list), bytes: readFileSync(list) });
+    if (existsSync(list)) files.push({ path: relative(from, list), bytes: readRegular(list) });
     for (const { path, bytes } of files) {
       const full = join(target, path);
       writeInside(dirname(root), full, bytes);

@@ -1,8 +1,7 @@
-import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { RyeError } from '../core/errors.ts';
 import { type JsonObject, toText } from '../core/json.ts';
-import { placeInside, writeInside } from '../disk/inside.ts';
+import { readTextInside, writeInside } from '../disk/inside.ts';
 import { verifyFile } from '../items/verified-fs.ts';
 import { isTierName } from '../providers/catalog.ts';
 import { byPreference, type ModelChoices, resolveModel } from '../providers/resolve-model.ts';
@@ -82,9 +81,8 @@ export async function useModel(
   const { projectPath, userSpacePath } = workspace.options;
   const root = space === 'project' ? projectPath : userSpacePath;
   const path = join(root, '.ai', 'config', `${SETTINGS}.yaml`);
-  placeInside(root, path);
   assertUnchanged(workspace, space);
-  const text = await withChoice(existsSync(path) ? readFileSync(path, 'utf8') : '', {
+  const text = await withChoice(readTextInside(root, path) ?? '', {
     default: provider,
     model,
   });

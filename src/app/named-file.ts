@@ -2,7 +2,7 @@ import { constants } from 'node:fs';
 import { open, readFile, realpath } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { RyeError } from '../core/errors.ts';
-import { isInside } from '../tools/paths.ts';
+import { isInside, specialKind } from '../tools/paths.ts';
 import type { OpenRyeOptions } from './api/rye.ts';
 import { readDenier } from './session-tools.ts';
 import { readThreadConfig } from './settings.ts';
@@ -42,8 +42,9 @@ export async function readFileOfPerson(
   }
   const handle = await open(real, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
-    if ((await handle.stat()).isFIFO()) {
-      throw new RyeError('path_denied', 'is a named pipe', { hint: 'Pass a regular file.' });
+    const kind = specialKind(await handle.stat());
+    if (kind !== undefined) {
+      throw new RyeError('path_denied', `is ${kind}`, { hint: 'Pass a regular file.' });
     }
     return await handle.readFile();
   } finally {

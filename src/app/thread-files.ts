@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync, realpathSync } from 'node:fs';
+import { existsSync, realpathSync } from 'node:fs';
 import { join, sep } from 'node:path';
 import { isoTime } from '../core/clock.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
 import type { ThreadRecord } from '../core/thread.ts';
+import { readRegular } from '../disk/regular-file.ts';
 import type { RegisterParams, Registry, Store, StoredHead } from '../storage/store.ts';
 import {
   findRollback,
@@ -125,7 +126,7 @@ function withParts(document: ThreadDocument, folder: string, written?: string): 
   if (!document.transcript || document.capabilities_sha256 !== undefined) return document;
   if (written !== undefined) return { ...document, capabilities_sha256: written };
   try {
-    const text = readFileSync(join(folder, 'capabilities.md'), 'utf8');
+    const text = readRegular(join(folder, 'capabilities.md')).toString('utf8');
     return { ...document, capabilities_sha256: recordHash(text) };
   } catch {
     return document; // it ended before it had one
@@ -306,7 +307,7 @@ export class ThreadHeads implements HeadsPort {
 
   #documentHash(threadId: string): string {
     const path = join(threadsFolder(this.#workspace.options.projectPath), threadId, 'thread.json');
-    return sha256Hex(readFileSync(path));
+    return sha256Hex(readRegular(path));
   }
 }
 

@@ -2,6 +2,7 @@ import { readlinkSync, realpathSync } from 'node:fs';
 import { basename, dirname, isAbsolute, relative, resolve, sep } from 'node:path';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
 import { makeFolders } from './folders.ts';
+import { readRegular } from './regular-file.ts';
 import { createWhole, type WholeFileOptions, writeWhole } from './whole-file.ts';
 
 type Options = Omit<WholeFileOptions, 'follow'>;
@@ -39,6 +40,20 @@ export function placeInside(root: string, path: string): string {
     location: { path },
     details: { path, real },
   });
+}
+
+/**
+ * Reads a text of a folder before it is changed; undefined if it does not exist. Throws `path_denied` if it is outside, or
+ * a pipe or a device.
+ */
+export function readTextInside(root: string, path: string): string | undefined {
+  const real = placeInside(root, path);
+  try {
+    return readRegular(real).toString('utf8');
+  } catch (error) {
+    if (systemCodeOf(error) === 'ENOENT') return undefined;
+    throw error;
+  }
 }
 
 /** Links that a system follows at most. */

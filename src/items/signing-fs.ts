@@ -1,9 +1,10 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type ErrorInfo, RyeError, toRyeError } from '../core/errors.ts';
 import type { SignableType, Space } from '../core/ids.ts';
 import { compact } from '../core/json.ts';
 import { writeInside } from '../disk/inside.ts';
+import { readRegular } from '../disk/regular-file.ts';
 import type { SigningKey } from '../trust/keys.ts';
 import { hashOfText, type PowerFile } from '../trust/lock.ts';
 import { faultError } from '../trust/policy.ts';
@@ -390,5 +391,5 @@ function powerFile(item: ListedItem, spaces: Spaces, context: VerifyContext): Po
 /** Returns the text that a pin covers: for a skill the signed list of its files. */
 function pinnedText({ type, path, text }: FoundFile): string {
   const list = skillListPath(dirname(path));
-  return type === 'skill' && existsSync(list) ? readFileSync(list, 'utf8') : text;
+  return type === 'skill' && existsSync(list) ? readRegular(list).toString('utf8') : text;
 }

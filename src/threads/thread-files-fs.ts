@@ -8,7 +8,7 @@ import {
   unlinkSync,
   writeSync,
 } from 'node:fs';
-import { readdir, readFile, rmdir, unlink } from 'node:fs/promises';
+import { readdir, rmdir, unlink } from 'node:fs/promises';
 import { basename, dirname, join, relative, sep } from 'node:path';
 import type { Clock } from '../core/clock.ts';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
@@ -17,6 +17,7 @@ import { isJsonObject, parseJson } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import { makeFolders, makeFoldersBy } from '../disk/folders.ts';
 import { measuredSync } from '../disk/measured-sync.ts';
+import { readRegular } from '../disk/regular-file.ts';
 import {
   createWhole,
   type FileSync,
@@ -220,7 +221,7 @@ function assertState(projectPath: string, path: string): void {
 
 async function readThreadJson(path: string, threadId: string): Promise<string> {
   try {
-    return await readFile(path, 'utf8');
+    return readRegular(path).toString('utf8');
   } catch (error) {
     throw new RyeError(
       'thread_not_found',
@@ -288,7 +289,7 @@ async function readPlan(
   const path = later !== undefined && existsSync(later) ? later : join(folder, 'plan.json');
   let text: string;
   try {
-    text = await readFile(path, 'utf8');
+    text = readRegular(path).toString('utf8');
   } catch (error) {
     throw new RyeError('file_not_found', `the plan of ${threadId} is gone: ${messageOf(error)}`, {
       hint: 'Without it the thread cannot be resumed: start its directive again.',

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { open } from 'node:fs/promises';
+import { openRegular } from '../disk/regular-file.ts';
 import { splitText } from './signature-line.ts';
 
 const CHUNK_BYTES = 256 * 1024;
@@ -14,7 +14,7 @@ export interface SignedDigest {
 
 /** Reads a file of any size once, through one buffer: exports of long threads are too large to be a string. */
 export async function digestSigned(path: string): Promise<SignedDigest> {
-  const handle = await open(path, 'r');
+  const handle = await openRegular(path);
   try {
     const hash = createHash('sha256');
     const buffer = Buffer.allocUnsafe(CHUNK_BYTES);

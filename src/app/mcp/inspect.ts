@@ -1,8 +1,7 @@
-import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
 import { compact, isRecord, type JsonObject } from '../../core/json.ts';
-import { placeInside, writeInside } from '../../disk/inside.ts';
+import { readTextInside, writeInside } from '../../disk/inside.ts';
 import { parseServers } from '../../tools/mcp/config.ts';
 import { serverOfTool } from '../../tools/mcp/mcp-tools.ts';
 import type { McpServerOptions, McpServerReport } from '../api/rye.ts';
@@ -55,9 +54,8 @@ export async function addServer(
   if (problem) throw problem;
   const folder = join(projectPath, '.ai', 'config');
   const path = join(folder, 'mcp.yaml');
-  placeInside(projectPath, path);
   const { parseDocument } = await import('yaml');
-  const document = parseDocument(existsSync(path) ? readFileSync(path, 'utf8') : '');
+  const document = parseDocument(readTextInside(projectPath, path) ?? '');
   const [mistake] = document.errors;
   if (mistake) {
     throw new RyeError('config_invalid', `${path}: ${mistake.message}`, {

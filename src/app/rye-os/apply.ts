@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { parseDocument } from 'yaml';
 import { RyeError } from '../../core/errors.ts';
 import type { SignableType } from '../../core/ids.ts';
-import { createInside, placeInside, writeInside } from '../../disk/inside.ts';
+import { createInside, placeInside, readTextInside, writeInside } from '../../disk/inside.ts';
 import { PLACEHOLDER } from '../../items/tool-advice.ts';
 import { blankSignatureLine, signatureStyle } from '../../trust/signature-line.ts';
 import type { Rye } from '../api/rye.ts';
@@ -191,9 +191,8 @@ export const RISKS_ID = 'agent/capability_risk';
 export function allowElevated(projectPath: string): string {
   const place = `.ai/config/${RISKS_ID}.yaml`;
   const path = join(projectPath, place);
-  placeInside(projectPath, path);
   if (createInside(projectPath, path, 'risk_levels:\n  elevated: allow\n')) return path;
-  const document = parseDocument(readFileSync(path, 'utf8'));
+  const document = parseDocument(readTextInside(projectPath, path) ?? '');
   if (document.errors.length > 0) {
     throw new RyeError('config_invalid', 'the file cannot be parsed', {
       location: { path },

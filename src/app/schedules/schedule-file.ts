@@ -1,8 +1,7 @@
-import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Document } from 'yaml';
 import { RyeError } from '../../core/errors.ts';
-import { placeInside, writeInside } from '../../disk/inside.ts';
+import { readTextInside, writeInside } from '../../disk/inside.ts';
 import { readConfigFile } from '../../items/config-fs.ts';
 import { verifyFile } from '../../items/verified-fs.ts';
 import { readSchedules, type Schedule } from '../../schedules/schedule.ts';
@@ -43,9 +42,8 @@ export async function editSchedules(
     const path =
       workspace.spaces.locate('config', SUBJECT.id, workspace.spaces.own) ??
       join(folder, 'schedules.yaml');
-    placeInside(projectPath, path);
     const { parseDocument } = await import('yaml');
-    const document = parseDocument(existsSync(path) ? readFileSync(path, 'utf8') : '');
+    const document = parseDocument(readTextInside(projectPath, path) ?? '');
     // an empty member reads as undefined
     if (document.has('schedules') && document.get('schedules') === undefined)
       document.set('schedules', document.createNode({}));

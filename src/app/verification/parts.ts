@@ -1,8 +1,9 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ErrorInfo, toRyeError } from '../../core/errors.ts';
 import { isRecord, parseJson } from '../../core/json.ts';
 import { isFinal } from '../../core/thread.ts';
+import { readRegular } from '../../disk/regular-file.ts';
 import { linesWith } from '../../log/lines.ts';
 import type { ThreadFiles } from '../../threads/ports.ts';
 import type { ThreadDocument } from '../../threads/thread-document.ts';
@@ -118,7 +119,7 @@ function artifactProblem(
   sha256: string | undefined,
 ): string | undefined {
   if (!existsSync(path)) return `${name} is missing`;
-  if (sha256 === undefined || sha256Hex(readFileSync(path)).startsWith(sha256)) return undefined;
+  if (sha256 === undefined || sha256Hex(readRegular(path)).startsWith(sha256)) return undefined;
   return `${name} is not what the tool returned`;
 }
 

@@ -1,7 +1,7 @@
-import { existsSync, readFileSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { messageOf, RyeError } from '../../core/errors.ts';
+import { readRegular } from '../../disk/regular-file.ts';
 import { renderCapabilities } from '../../export/capabilities.ts';
 import { displacedRecord } from '../../items/binding.ts';
 import { decodeHeader } from '../../log/codec.ts';
@@ -324,7 +324,7 @@ async function checkRecord(
   const expected = { keys, subject, isRecord: true };
   const known = checkDigest(digest, expected);
   if (known?.ok && known.by === 'key' && known.version !== 1) return known;
-  const text = await readFile(path, 'utf8');
+  const text = readRegular(path).toString('utf8');
   const verdict = checkText({ text, style: 'html', ...expected });
   if (!verdict.ok || verdict.by !== 'key' || verdict.version !== 1) return verdict;
   const detail = isSnapshot
@@ -375,7 +375,7 @@ export async function acceptHead(
 }
 
 function readIfThere(path: string): string | null {
-  return existsSync(path) ? readFileSync(path, 'utf8') : null;
+  return existsSync(path) ? readRegular(path).toString('utf8') : null;
 }
 
 /** True for what accepting settles: an older state, and any fault of the export, which is rendered from the signed log. */

@@ -1,13 +1,7 @@
-import {
-  closeSync,
-  createReadStream,
-  existsSync,
-  fstatSync,
-  openSync,
-  readSync,
-  statSync,
-} from 'node:fs';
-import { type FileHandle, open, rm, stat } from 'node:fs/promises';
+import { closeSync, createReadStream, existsSync, fstatSync, readSync, statSync } from 'node:fs';
+import { type FileHandle, rm, stat } from 'node:fs/promises';
+import { RyeError } from '../../core/errors.ts';
+import { openRegular, openRegularSync } from '../../disk/regular-file.ts';
 import { stageFile } from '../../disk/whole-file.ts';
 import type { LogRange } from '../store.ts';
 
@@ -44,9 +38,16 @@ async function* allChunks(path: string): AsyncGenerator<Buffer, void, undefined>
   if (isArchived(path)) {
     const { createGunzip } = await import('node:zlib');
     const unpacked = createGunzip();
-    const source = createReadStream(archivePath(path));
+    const archive = await openRegular(archivePath(path));
+    const { size: packed } = await archive.stat();
+    const source = archive.createReadStream();
     source.on('error', (error) => unpacked.destroy(error));
-    for await (const chunk of source.pipe(unpacked)) yield chunk as Buffer;
+    let size = 0;
+    for await (const chunk of source.pipe(unpacked)) {
+      size += (chunk as Buffer).length;
+      if (isBomb(size, packed)) throw bomb(archivePath(path));
+      yield chunk as Buffer;
+    }
     return;
   }
   const { size } = statSync(path);
@@ -54,7 +55,7 @@ async function* allChunks(path: string): AsyncGenerator<Buffer, void, undefined>
     yield* readChunksSync(path);
     return;
   }
-  const handle = await open(path, 'r');
+  const handle = await openRegular(path);
   try {
     yield* readChunks(handle, 0);
   } finally {
@@ -69,7 +70,7 @@ export async function* logBytes(
 ): AsyncGenerator<Buffer, void, undefined> {
   if (end <= from || !(existsSync(path) || isArchived(path))) return;
   if (!isArchived(path)) {
-    const handle = await open(path, 'r');
+    const handle = await openRegular(path);
     try {
       let left = end - from;
       for await (const chunk of readChunks(handle, from)) {
@@ -100,17 +101,43 @@ export async function archiveLog(path: string): Promise<Archived> {
   const { size: before } = await stat(path);
   const { pipeline } = await import('node:stream/promises');
   const { createGzip } = await import('node:zlib');
+  let after = 0;
   const archive = stageFile(archivePath(path), { mode: 0o600, follow: false });
   try {
     await pipeline(createReadStream(path), createGzip({ level: 9 }), async (packed) => {
-      for await (const chunk of packed) archive.write(chunk as Buffer);
+      for await (const chunk of packed) {
+        archive.write(chunk as Buffer);
+        after += (chunk as Buffer).length;
+      }
     });
+    // readers would refuse its archive, so the log stays as it is
+    if (isBomb(before, after)) return { before, after: before };
     archive.commit();
   } finally {
     archive.discard();
   }
   await rm(path);
   return { before, after: (await stat(archivePath(path))).size };
+}
+
+/** Bytes of a log that any archive may hold, and how many times as long as the archive a longer log may be. */
+const MAX_FREE_BYTES = 64 * 1024 * 1024;
+const MAX_RATIO = 100;
+
+/** True for an archive that unpacks to more than a log does, which keeps its readers busy. */
+function isBomb(size: number, packed: number): boolean {
+  return size > MAX_FREE_BYTES && size > packed * MAX_RATIO;
+}
+
+function bomb(path: string): RyeError {
+  return new RyeError(
+    'thread_damaged',
+    `${path} is no archive of a log: it is far longer than one`,
+    {
+      hint: 'Remove the folder of the thread, or restore it from a backup.',
+      location: { path },
+    },
+  );
 }
 
 const CHUNK_BYTES = 256 * 1024;
@@ -143,7 +170,7 @@ export async function* readChunks(
 
 /** Like {@link readChunks} over a whole file, for callers that may not wait. */
 export function* readChunksSync(path: string): Generator<Buffer, void, undefined> {
-  const fd = openSync(path, 'r');
+  const fd = openRegularSync(path);
   try {
     // one byte more than the file has finds its end
     const size = Math.min(CHUNK_BYTES, fstatSync(fd).size + 1);
@@ -162,7 +189,7 @@ export async function withFile<T>(
   path: string,
   use: (handle: FileHandle) => Promise<T>,
 ): Promise<T> {
-  const handle = await open(path, 'r');
+  const handle = await openRegular(path);
   try {
     return await use(handle);
   } finally {

@@ -3,6 +3,7 @@ import { closeSync, constants, fstatSync, openSync, readSync, rmSync } from 'nod
 import { dirname, join } from 'node:path';
 import { systemCodeOf } from '../../core/errors.ts';
 import { isRecord, parseJson } from '../../core/json.ts';
+import { openRegularSync } from '../../disk/regular-file.ts';
 import { writeWhole } from '../../disk/whole-file.ts';
 import { decodeHeader, decodeLine, upgradeFrom } from '../../log/codec.ts';
 import type { OpenedLog } from '../../log/reader.ts';
@@ -36,7 +37,7 @@ function indexPath(path: string): string {
 export function lookUpByIndex(path: string, threadId: string, id: string): Lookup {
   const files: number[] = [];
   try {
-    const log = openSync(path, constants.O_RDONLY);
+    const log = openRegularSync(path);
     files.push(log);
     const { size } = fstatSync(log);
     if (size < INDEXED_BYTES) return 'absent';
@@ -259,7 +260,7 @@ interface PlacedEntry {
 export function writeIndex(path: string, threadId: string, opened: OpenedLog): void {
   let log: number | undefined;
   try {
-    log = openSync(path, constants.O_RDONLY);
+    log = openRegularSync(path);
     const text = fstatSync(log).size < INDEXED_BYTES ? undefined : encoded(log, threadId, opened);
     if (!text) return;
     writeWhole(indexPath(path), text, { mode: 0o600, follow: false });

@@ -1,8 +1,9 @@
 import { watch } from 'node:fs';
-import { type FileHandle, open, stat } from 'node:fs/promises';
+import { type FileHandle, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { systemCodeOf } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
+import { openRegular } from '../../disk/regular-file.ts';
 import { seqAt } from '../../log/codec.ts';
 import { EventReader, eventsOf, lastOf, missingLog } from '../../log/reader.ts';
 import {
@@ -56,7 +57,7 @@ export async function* eventsSince(
 ): AsyncGenerator<LogEvent | UnknownEvent, void, undefined> {
   let handle: FileHandle | undefined;
   try {
-    handle = await open(path, 'r');
+    handle = await openRegular(path);
     const start = await offsetAfter(handle, since);
     yield* eventsOf(readChunks(handle, start), since, start);
   } catch (error) {
@@ -189,7 +190,7 @@ async function currentHandle(
   try {
     const { ino } = await stat(path);
     if (handle && (await handle.stat()).ino === ino) return handle;
-    const opened = await open(path, 'r');
+    const opened = await openRegular(path);
     await handle?.close();
     return opened;
   } catch (error) {
