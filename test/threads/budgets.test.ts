@@ -179,6 +179,25 @@ test('a child without a declared spend limit gets a share, so that its siblings 
   expect(refused).toMatchObject({ status: 'error', error: { code: 'budget_insufficient' } });
 });
 
+test('where one child may run at a time, it gets half of what is left and no more', async () => {
+  const here = await lab({ coordination: 'concurrency: { max_children: 1 }\n' });
+  here.write(
+    '.ai/directives/team/free.md',
+    directive('team/free', {
+      limits: 'turns="5"',
+      tools: ['team/gate'],
+      steps:
+        '<step name="gate"><execute item_type="tool" item_id="team/gate"><param name="name">free</param></execute></step>',
+    }),
+  );
+  await here.sign();
+  const { thread_id: parentThreadId } = await here.job('parent', { limits: { spend: 1 } });
+  const plan = await here.rye.threads.plan({ directiveId: 'team/free', parentThreadId });
+  expect(plan.limits.spend).toBeCloseTo(0.5);
+  here.openGate('all');
+  await here.rye.children.wait([parentThreadId]);
+});
+
 // Requirement: spawns-counted-per-process
 test('two processes that start children of one parent get no more of them than its spawns limit', async () => {
   const here = await lab();
