@@ -249,6 +249,9 @@ export const itemDocuments = {
       key_id: z.string().nullable(),
       files: z.array(pin),
       changes: z.array(guardChange),
+      diffs: z.array(
+        z.strictObject({ type: z.string(), id: z.string(), lines: z.array(z.string()) }),
+      ),
       ignored: z.array(z.string()),
     }),
   ),

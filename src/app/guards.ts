@@ -1,5 +1,5 @@
 import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { ignoredWarning, messageOf, RyeError, systemCodeOf, toRyeError } from '../core/errors.ts';
 import type { SignableType } from '../core/ids.ts';
 import { isRecord, parseJson } from '../core/json.ts';
@@ -22,10 +22,12 @@ import {
   lockText,
   type Memory,
   type Pin,
+  type PowerFile,
   readLock,
   readPins,
 } from '../trust/lock.ts';
 import { TRUST_HINT } from '../trust/policy.ts';
+import { diffsOf, keepTexts } from './accepted-texts.ts';
 import type { AcceptedLock, LockReport } from './api/items.ts';
 import { assertApprovalPolicies } from './approvals/policy.ts';
 import { exclusively } from './exclusive.ts';
@@ -74,6 +76,10 @@ export async function reportGuards(workspace: Workspace): Promise<LockReport> {
     key_id: lock.state === 'valid' || lock.state === 'untrusted' ? lock.keyId : null,
     files: acceptedPins(facts),
     changes: guardChanges(facts),
+    diffs: diffsOf(textsFolder(workspace), guardChanges(facts), {
+      files: facts.files,
+      pins: acceptedPins(facts),
+    }),
     ignored: ignoredFiles(facts, false),
     refusal: refusalOf(facts)?.toJSON() ?? null,
   };
@@ -243,6 +249,7 @@ function writeLock(workspace: Workspace, facts: GuardState, pins: readonly Pin[]
   makeFolders(dirname(path));
   writeWhole(path, text, { follow: false });
   writeMemory(workspace, { ...next, lock_sha256: hashOfText(text) });
+  keepPinned(workspace, facts.files, next.files);
   return next.serial;
 }
 
@@ -261,7 +268,9 @@ async function remember(workspace: Workspace, facts: GuardState): Promise<void> 
   if (toRemember(facts) === undefined || workspace.isGuest) return;
   const write = (): void => {
     const next = toRemember({ ...facts, memory: readMemory(workspace) });
-    if (next) writeMemory(workspace, next);
+    if (!next) return;
+    writeMemory(workspace, next);
+    keepPinned(workspace, facts.files, next.files);
   };
   try {
     await alone(workspace, write);
@@ -314,6 +323,19 @@ function writeMemory(workspace: Workspace, memory: Memory): void {
   } catch (error) {
     workspace.notice(`the power files of this project are not remembered: ${messageOf(error)}`);
   }
+}
+
+/** Keeps the texts that are in force, so that a later change can be shown. */
+function keepPinned(workspace: Workspace, files: readonly PowerFile[], pins: readonly Pin[]): void {
+  if (workspace.isGuest) return;
+  const pinned = files.filter((file) => pins.some(({ sha256 }) => sha256 === file.sha256));
+  keepTexts(textsFolder(workspace), pinned, workspace.notice);
+}
+
+function textsFolder(workspace: Workspace): string {
+  const { userSpacePath } = workspace.options;
+  const name = basename(memoryPath(workspace), '.json');
+  return join(userSpacePath, '.ai', 'state', 'accepted', name);
 }
 
 function lockPath(workspace: Workspace): string {

@@ -281,6 +281,20 @@ describe('a guard that was changed beside rye', () => {
 
   harmless([
     {
+      name: 'signs other hooks: the lines that change are shown before they are accepted',
+      expected: ['config', 'agent/hooks', true, true, true],
+      run: async (lab) => {
+        await guardedLab(lab);
+        lab.signed(hooksFile, HOOKS.replace('env$', 'never'));
+        const [{ type, id, lines } = { type: '', id: '', lines: [] }] = (
+          await lab.rye().lock.status()
+        ).diffs;
+        const has = (start: string, part: string): boolean =>
+          lines.some((line) => line.startsWith(start) && line.includes(part));
+        return [type, id, has('-', 'env$'), has('+', 'never'), has(' ', 'tool_gate')];
+      },
+    },
+    {
       name: 'lets the library run with the outcome that names the change',
       expected: 'guard_changed',
       run: async (lab) => {

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, realpathSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -117,4 +117,15 @@ describe('without a terminal', () => {
     await confirm({ io, options: { yes: false } }, ['a'], 'Do it?');
     expect(io.err()).toBe('');
   });
+});
+
+it('rye lock accept shows what a change takes out of force before it asks', async () => {
+  const file = path.join(folder, '.ai/config/agent/agent.yaml');
+  mkdirSync(path.dirname(file), { recursive: true });
+  writeFileSync(file, 'skills: { max_active: 3 }\n');
+  await runCli(['sign', 'config', 'agent/agent'], { cwd: folder });
+  rmSync(file);
+  const { shown, code } = await onTerminal('lock accept', 'n\r');
+  expect(shown).toContain('-skills: { max_active: 3 }');
+  expect(code).toBe(130);
 });

@@ -14,6 +14,13 @@ import type { FoundLock, GuardChange, Pin } from '../../trust/lock.ts';
 
 export type { GuardChange } from '../../trust/lock.ts';
 
+/** A power file that changed, with lines that begin with `+`, `-`, a space or `…`. */
+export interface GuardDiff {
+  readonly type: SignableType;
+  readonly id: string;
+  readonly lines: readonly string[];
+}
+
 /** State of an item's signature as lists show it. `program`: the program that opened rye vouches for the item. */
 export type SignatureState =
   | 'signed'
@@ -172,6 +179,8 @@ export interface LockReport {
   /** Files pinned by the user space, else by the lock file. */
   readonly files: readonly Pin[];
   readonly changes: readonly GuardChange[];
+  /** The lines of each changed file that differ from the accepted text; all of it if that is not known. */
+  readonly diffs: readonly GuardDiff[];
   /** Power files that are not obeyed, one sentence each. */
   readonly ignored: readonly string[];
   /** The refusal of runs; null while they are allowed. */

@@ -1,4 +1,4 @@
-import type { GuardChange } from '../../app/api/items.ts';
+import type { GuardChange, GuardDiff } from '../../app/api/items.ts';
 import { EXIT } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import { defineCommand, defineGroup, flag } from '../command.ts';
@@ -43,12 +43,12 @@ const accept = defineCommand({
   examples: ['rye lock accept', 'rye lock accept --yes --json'],
   run: async (call) => {
     const accepted = await withRye(call, async (rye) => {
-      const { changes } = await rye.lock.status();
+      const { changes, diffs } = await rye.lock.status();
       if (changes.length > 0) {
         await confirm(
           call,
           [
-            ...changes.map(changeLine),
+            ...changes.flatMap((change) => [changeLine(change), ...diffLines(change, diffs)]),
             'Signed files will take effect; unsigned or missing files will be unpinned.',
           ],
           'Accept these changes?',
@@ -63,6 +63,11 @@ const accept = defineCommand({
     ]);
   },
 });
+
+function diffLines({ type, id }: GuardChange, diffs: readonly GuardDiff[]): readonly string[] {
+  const lines = diffs.find((one) => one.type === type && one.id === id)?.lines ?? [];
+  return lines.map((line) => `  ${line}`);
+}
 
 function changeLine({ type, id, change, detail }: GuardChange): string {
   const subject = type === null ? detail : `${type} ${id} ${detail}`;
