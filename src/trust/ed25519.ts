@@ -28,9 +28,11 @@ const SIGNATURE_BYTES = 64;
 
 /** A key as a JWK (RFC 8037): OpenSSL takes ten times as long to read DER. The public part of a seed follows from it. */
 function platformKey(raw: { readonly d?: Uint8Array; readonly x?: Uint8Array }): JsonWebKey {
-  const text = (bytes: Uint8Array = new Uint8Array()): string =>
-    Buffer.from(bytes).toString('base64url');
-  return { kty: 'OKP', crv: 'Ed25519', x: text(raw.x), ...(raw.d && { d: text(raw.d) }) };
+  return { kty: 'OKP', crv: 'Ed25519', x: base64url(raw.x), ...(raw.d && { d: base64url(raw.d) }) };
+}
+
+function base64url(bytes: Uint8Array = new Uint8Array()): string {
+  return Buffer.from(bytes).toString('base64url');
 }
 
 function platformPrivateKey(seed: Uint8Array): KeyObject {

@@ -179,7 +179,7 @@ test('a child without a declared spend limit gets a share, so that its siblings 
   expect(refused).toMatchObject({ status: 'error', error: { code: 'budget_insufficient' } });
 });
 
-test('where one child may run at a time, it gets half of what is left and no more', async () => {
+test('where one child may run at a time, it gets half of the rest', async () => {
   const here = await lab({ coordination: 'concurrency: { max_children: 1 }\n' });
   here.write(
     '.ai/directives/team/free.md',

@@ -196,7 +196,9 @@ describe('search', () => {
     const [, text] = await rye(['search', 'all', 'budget'], { search });
     const [, json] = await rye(['search', 'all', 'budget', '--json'], { search });
     expect(text.out()).toBe('knowledge notes (project) Notes\n  hello.md\n  the **Budget** of\n');
-    expect(JSON.parse(json.out())).toMatchObject({ results: [{ snippet: 'the **Budget**\n\n  of' }] });
+    expect(JSON.parse(json.out())).toMatchObject({
+      results: [{ snippet: 'the **Budget**\n\n  of' }],
+    });
   });
 
   it('marks unverified results, and reports that a limit cut the list', async () => {

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { inLab } from '../../attacks/lab.ts';
 
-it('each command has a new shell, as the description says', async () => {
+it('each command has a new shell', async () => {
   await inLab(async (lab) => {
     const run = async (command: string): Promise<string> => {
       const request = {
