@@ -243,7 +243,7 @@ export type {
   ThinkingLevel,
   ToolDefinition,
 } from './providers/provider.ts';
-export type { ModelFile, ProviderFile } from './schemas/provider.ts';
+export type { ModelFile, ProviderFile, WireFile } from './schemas/provider.ts';
 export type {
   ApprovalFilter,
   Approvals,

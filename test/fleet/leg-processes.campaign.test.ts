@@ -125,3 +125,22 @@ it('SIGTERM ends the processes without a leg with their worker', async () => {
   expect(await worker.leave()).toBe(0);
   await vi.waitUntil(() => left.every((pid) => parentOf(pid) === undefined), PATIENT);
 });
+
+it('SIGTERM lets a worker leave the fleet at any moment of its start', async () => {
+  const lab = await fleetLab(server);
+  const { sql } = lab;
+  const joined = async (): Promise<number> =>
+    (await sql.query('SELECT FROM workers')).rowCount ?? 0;
+  const moments: readonly ((worker: RunningWorker) => Promise<unknown>)[] = [
+    async (worker) => await worker.id(),
+    async () => await vi.waitUntil(async () => (await joined()) === 1, PATIENT),
+    async (worker) => await vi.waitUntil(() => processesOf(worker).length === 1, PATIENT),
+  ];
+  for (const moment of moments) {
+    const worker = await lab.worker();
+    await moment(worker);
+    expect(await worker.leave(), worker.output()).toBe(0);
+    expect(worker.output()).toContain('has left the fleet');
+    expect(await joined()).toBe(0);
+  }
+});

@@ -4,7 +4,7 @@ import { existsSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { NO_COST } from '../../src/core/usage.ts';
-import { type Lab, lab, processesOf } from './lab.ts';
+import { directive, type Lab, lab, processesOf } from './lab.ts';
 
 const arrived = (here: Lab, name: string): boolean =>
   existsSync(path.join(here.project, `arrived-${name}`));
@@ -255,6 +255,33 @@ test('a thread that runs inside another process than its own is not killed alone
   });
   here.openGate('own');
   expect((await running).success).toBe(true);
+});
+
+test('a child in the process of its parent is killed with it only', async () => {
+  const here = await lab();
+  here.write(
+    '.ai/directives/team/outer.md',
+    directive('team/outer', {
+      limits: 'turns="5" spend="0.05" spawns="3" depth="3"',
+      tools: ['team/gate'],
+      directives: ['team/job'],
+      steps:
+        '<step name="in"><execute item_type="directive" item_id="team/job"><param name="name">in</param></execute></step>',
+    }),
+  );
+  await here.sign();
+  const outer = await here.rye.children.launch({ directiveId: 'team/outer' });
+  await here.until('the arrival', () => arrived(here, 'in'));
+  const [inner] = await here.store.registry.list({ parentId: outer.thread_id });
+  expect(inner?.status).toBe('running');
+  const other = here.open().children;
+  const alone = other.kill(inner?.thread_id ?? '');
+  await expect(alone).rejects.toMatchObject({
+    code: 'usage',
+    hint: expect.stringContaining('kill'),
+  });
+  const killed = await other.kill(outer.thread_id, { tree: true });
+  expect(killed.map(({ status }) => status)).toEqual(['cancelled', 'cancelled']);
 });
 
 test('the tree shows parents with their children and what the whole tree spent', async () => {

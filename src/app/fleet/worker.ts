@@ -30,6 +30,8 @@ const PRUNE_EACH_MS = 3_600_000;
 const KEPT_LEGS_MS = 24 * PRUNE_EACH_MS;
 /** The time that a removed worker has to end, in milliseconds. */
 const REMOVED_MS = 5000;
+/** The time that a worker which leaves waits for its own start, in milliseconds. */
+const STARTING_MS = 5000;
 /** Tries of a leg while the store is away. */
 const TRIES = 1_000_000;
 /** Hidden command of the process of a leg. */
@@ -85,6 +87,9 @@ export class FleetWorker {
   readonly #stopped = new AbortController();
   readonly #legs: LegProcesses;
   readonly #sandbox: LegOrder['sandbox'];
+  #starting: Promise<Worker | undefined> | undefined;
+  /** Ends once it has left. */
+  #background: Promise<unknown> | undefined;
   #worker: Worker | undefined;
   #leaving: Promise<void> | undefined;
   #prunedAt = 0;
@@ -143,19 +148,42 @@ export class FleetWorker {
   /** Joins the fleet and runs legs. Resolves once the worker has left. Throws if it cannot join or has lost its lease. */
   async run(): Promise<void> {
     hideEnvironment(process.env);
+    this.#starting = this.#start();
+    try {
+      this.#worker = await this.#starting;
+      await this.#background;
+    } catch (error) {
+      // it was told to leave before it had joined, and has closed what it was using
+      if (!this.#leaving || this.#lease.isRemoved) throw error;
+    }
+    await this.#leaving;
+    if (!this.#lease.isRemoved) return;
+    throw new RyeError('thread_locked', `worker ${this.workerId} was removed from the fleet`, {
+      hint: 'It did not reach the store for longer than its lease. Start it again: rye worker',
+    });
+  }
+
+  /** Joins the fleet and begins to work; undefined if it was told to leave meanwhile. */
+  async #start(): Promise<Worker | undefined> {
+    const isLeaving = (): boolean => this.#leaving !== undefined;
     await this.#join();
-    const { queues, slots } = this.#options;
-    await this.#lease.take();
+    if (!isLeaving()) await this.#lease.take();
+    if (isLeaving()) return undefined;
     this.#legs.start();
-    const keeping = this.#lease.keep();
-    const reaping = new WorkerReaper({
+    const reaper = new WorkerReaper({
       leases: this.#leases,
       clock: systemClock,
       isWatching: () => this.#lease.isWatching,
-    }).watch(this.#stopped.signal, async (workerId) => await this.#takeOver(workerId));
-    const sweeping = this.#sweep();
-    const beating = this.#beat();
-    this.#worker = await this.#connection.queue.work(
+    });
+    const others = Promise.all([
+      this.#lease.keep(),
+      reaper.watch(this.#stopped.signal, async (workerId) => await this.#takeOver(workerId)),
+      this.#sweep(),
+    ]);
+    // one that was removed waits for nothing: what it asks of the store may never be answered
+    this.#background = this.#beat().then(async () => !this.#lease.isRemoved && (await others));
+    const { queues, slots } = this.#options;
+    return await this.#connection.queue.work(
       {
         workerId: this.workerId,
         queues,
@@ -165,15 +193,6 @@ export class FleetWorker {
       },
       async (leg, signal) => await this.#runLeg(leg, signal),
     );
-    await beating;
-    await this.#leaving;
-    if (!this.#lease.isRemoved) {
-      await Promise.all([reaping, sweeping, keeping]);
-      return;
-    }
-    throw new RyeError('thread_locked', `worker ${this.workerId} was removed from the fleet`, {
-      hint: 'It did not reach the store for longer than its lease. Start it again: rye worker',
-    });
   }
 
   /** Finishes or parks its legs, and leaves the fleet. */
@@ -189,7 +208,10 @@ export class FleetWorker {
   }
 
   async #departure(): Promise<void> {
-    await this.#worker?.drain(this.#options.drainMs);
+    // one that starts is drained too, unless the store is away
+    const starting = this.#starting?.catch(() => undefined);
+    const worker = await Promise.race([starting, systemClock.sleep(STARTING_MS)]);
+    await worker?.drain(this.#options.drainMs);
     // legs that did not reach a safe point: another worker continues them
     this.#legs.kill();
     this.#legs.close();
