@@ -110,7 +110,7 @@ describe('a thread that decides about a request itself', () => {
     ],
   ];
 
-  it.each(sampleOf(ways, 4))(
+  it.each(sampleOf(ways, 3))(
     'is refused: %s',
     async (_name, commandFor) => {
       const here = await house();
