@@ -16,6 +16,9 @@ export const ROOT: Command = {
       ...commandsOf(() => import('./commands/run.ts'), {
         '__run-thread': 'Run a launched thread in this process',
       }),
+      ...commandsOf(() => import('./commands/threads-recovery.ts'), {
+        '__resume-run': 'Resume a thread that has not run since',
+      }),
       ...commandsOf(() => import('./commands/run-leg.ts'), {
         '__run-leg': 'Run legs of a fleet in this process',
       }),

@@ -156,8 +156,11 @@ class Grove {
     const lab = await libraryLab(
       (request) => grove?.counter?.answer(request) ?? reply('No tree is under test.'),
     );
-    const program = processes ? { program: [path.join(await cliPackage(), 'bin/rye.js')] } : {};
-    const rye = lab.open(program);
+    // what waits is resumed here alone: a process that does it too would answer into the next trial
+    const idle = path.join(lab.project, 'idle.mjs');
+    writeFileSync(idle, '');
+    const program = processes ? path.join(await cliPackage(), 'bin/rye.js') : idle;
+    const rye = lab.open({ program: [program] });
     grove = new Grove(rye);
     const grants =
       '<permissions><acknowledge risk="elevated">Tests.</acknowledge><execute><directive>team/*</directive><tool ask="true">rye/file-system/write</tool></execute></permissions>';

@@ -161,3 +161,17 @@ function isDecided(
 ): event is Extract<LogEvent, { event_type: 'approval_decided' }> {
   return event.event_type === 'approval_decided';
 }
+
+it('a process that was started to resume a thread does nothing if another one has run it meanwhile', async () => {
+  const here = await house(calls(marks('mark')));
+  here.policy({ rules: [{ tool: 'rye/bash', ask: ['me'] }] });
+  const { threadId, id } = await here.asks();
+  await here.json(['approve', id, '--no-resume']);
+  const { epoch } = (await here.rye().threads.show(threadId)).thread;
+  expect((await here.cli(['__resume-run', String(epoch), threadId])).code).toBe(0);
+  expect(here.file('mark')).toBe('ran\n');
+  const sent = here.bodies.length;
+  const late = await here.cli(['__resume-run', String(epoch), threadId]);
+  expect([late.code, late.stderr]).toEqual([1, expect.stringContaining('[thread_locked]')]);
+  expect(here.bodies.length).toBe(sent);
+});

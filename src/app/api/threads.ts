@@ -308,6 +308,8 @@ export interface ResumeThreadRequest {
   readonly allowUnsigned?: boolean;
   /** Plays this recording from its start, for a thread that started with one. */
   readonly replayFrom?: string;
+  /** The epoch of the run that this one continues: `thread_locked` if the thread has run since. Default: any. */
+  readonly epoch?: number;
   /** May decide about calls that ask while the thread runs. */
   readonly attendant?: ApprovalAttendant;
   readonly signal?: AbortSignal;

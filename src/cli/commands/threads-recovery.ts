@@ -5,7 +5,7 @@ import type { Risk } from '../../core/capability.ts';
 import { EXIT, exitCodeOf, RyeError } from '../../core/errors.ts';
 import { compact, toText } from '../../core/json.ts';
 import { formatUsd } from '../../core/usage.ts';
-import { defineCommand, flag, list, optionalArgument, text } from '../command.ts';
+import { argument, defineCommand, flag, list, optionalArgument, text } from '../command.ts';
 import { readLimits, readValues } from '../input.ts';
 import { count, printDocument, printLines } from '../output.ts';
 import { withRye } from '../session.ts';
@@ -15,6 +15,7 @@ import {
   OUTPUT_OPTIONS,
   outputModeOf,
   RAISE_LIMITS,
+  resumeThread,
   showThread,
 } from '../thread-run.ts';
 import { oneLine } from '../visible.ts';
@@ -233,3 +234,17 @@ function bookedText({
 }: Partial<RecoveryReport['recovered'][number]>): string {
   return usd === 0 ? '' : `; booked ≤ ${formatUsd(usd)} for the model call that it cut`;
 }
+
+/** Resumes a waiting thread in the background process that a decision or the end of a child starts. */
+const resumeRun = defineCommand({
+  arguments: { epoch: argument('Epoch of the run that waits'), id: argument('Thread ID') },
+  examples: [],
+  run: async (call) => {
+    const { epoch, id: threadId } = call.args;
+    return await withRye(call, (rye) =>
+      resumeThread(call, rye, { threadId, epoch: Number(epoch) }),
+    );
+  },
+});
+
+export { resumeRun as '__resume-run' };

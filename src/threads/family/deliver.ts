@@ -141,5 +141,5 @@ export async function wakeFinished(env: Supervising, threadId: string): Promise<
   // a cancelled thread is never resumed automatically
   if (thread?.status !== 'completed' && thread?.status !== 'error') return;
   if (!(await env.store.deliveries.isAnyWaiting(thread.thread_id))) return;
-  await launchResume(env, thread.thread_id);
+  await launchResume(env, thread);
 }

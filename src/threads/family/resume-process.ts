@@ -6,6 +6,9 @@ import { awaitedApprovals, awaitedThreads, isParked, isWaiting } from '../run/wa
 import { chainEnd } from './children.ts';
 import { launchProcess } from './process-fs.ts';
 
+/** The hidden command that resumes a thread if its last run has the epoch that is given first. */
+const RESUME_RUN = '__resume-run';
+
 /** Resumes a thread: a process of this machine, or a worker of a fleet. */
 export interface Resumer {
   /** True once it is certain that it does nothing any more. */
@@ -21,7 +24,7 @@ export async function resumeInBackground(
   threadId: string,
 ): Promise<Resumer | undefined> {
   const thread = await chainEnd(env.store.registry, threadId);
-  return thread && isWaiting(thread) ? await launchResume(env, thread.thread_id) : undefined;
+  return thread && isWaiting(thread) ? await launchResume(env, thread) : undefined;
 }
 
 /** Resumes the threads above one that has ended, or that waits for other requests than before, if they wait for it. */
@@ -41,11 +44,11 @@ export async function resumeWaitingAncestors(
     if (!above) return;
     const isNeeded = awaitedThreads(above).some((id) => ids.has(id));
     if (isNeeded && isParked(above)) {
-      if (await areAtRest(registry, above)) await launchResume(env, above.thread_id);
+      if (await areAtRest(registry, above)) await launchResume(env, above);
     } else if (isNeeded && isWaiting(above)) {
       const known = new Set(awaitedApprovals(above));
       const isKnown = isWaiting(last) && awaitedApprovals(last).every((id) => known.has(id));
-      if (!isKnown) await launchResume(env, above.thread_id);
+      if (!isKnown) await launchResume(env, above);
     }
     at = above.parent_id;
   }
@@ -63,16 +66,19 @@ export async function areAtRest(
   return true;
 }
 
-/** Starts a process that resumes a thread; one of a fleet is resumed by a worker. Undefined if that failed. */
+/**
+ * Starts a process that continues this run of a thread, and no later one: it may have ended by then. One of a fleet is
+ * resumed by a worker. Undefined if that failed.
+ */
 export async function launchResume(
   env: Stored & Process & Launching,
-  threadId: string,
+  { thread_id: threadId, epoch }: ThreadRecord,
 ): Promise<Resumer | undefined> {
   try {
     if ((await env.fleet?.resume(threadId)) === true) return { hasEnded: () => false };
     const runner = await env.runner();
     const pid = await launchProcess({
-      runner: { ...runner, args: [...runner.args.slice(0, -1), 'threads', 'resume'] },
+      runner: { ...runner, args: [...runner.args.slice(0, -1), RESUME_RUN, String(epoch)] },
       threadId,
       folder: env.files.folder(threadId),
       cwd: env.projectPath,

@@ -63,7 +63,7 @@ export class DecisionTaker {
     const last = this.#tried.get(key);
     if (last !== undefined && now - last < AGAIN_MS) return false;
     this.#tried.set(key, now);
-    return (await launchResume(this.#env, thread.thread_id)) !== undefined;
+    return (await launchResume(this.#env, thread)) !== undefined;
   }
 }
 
@@ -89,7 +89,7 @@ export async function wakeUnwoken(
     if (!isWaiting(thread) || !(await hasNews(env, thread))) continue;
     const { thread_id: threadId, chain_root_id: root } = thread;
     const before = await registry.runOf(threadId);
-    const resumer = await launchResume(env, threadId);
+    const resumer = await launchResume(env, thread);
     const isNeeded = neededNow.some((id) => id === threadId || id === root);
     if (resumer && isNeeded) await taken(env, { threadId, before, resumer });
   }

@@ -36,6 +36,8 @@ export interface ResumeRequest {
   readonly secrets: Readonly<Record<string, string>>;
   /** Plans the thread's directive again, as its files are now, and follows that plan from this run on. */
   readonly refresh?: boolean | undefined;
+  /** The epoch of the run that it continues: `thread_locked` if the thread has run since. Absent: any. */
+  readonly epoch?: number | undefined;
   /** True if a person is there who can decide about what the thread waits for. */
   readonly isAttended?: boolean | undefined;
   /** Risks that the refreshed plan may take. */
@@ -73,6 +75,7 @@ export async function holdResumable(
   const ignored = await env.guards.check();
   const record = await endOfChain(env, request.threadId);
   const { thread_id: threadId } = record;
+  if (request.epoch !== undefined && request.epoch !== record.epoch) throw hasRun(threadId);
   if (threadId !== request.threadId) {
     env.onNotice(`thread ${request.threadId} was handed off; ${threadId} continues it`);
   }
@@ -244,10 +247,13 @@ async function holdEnded(
 /** Throws `thread_locked` if the previous holder of the log continued the thread. */
 async function assertUnchanged(env: Pick<Stored, 'store'>, before: ThreadRecord): Promise<void> {
   const now = await env.store.registry.get(before.thread_id);
-  if (now?.status === before.status && now.epoch === before.epoch) return;
-  throw new RyeError(
+  if (now?.status !== before.status || now.epoch !== before.epoch) throw hasRun(before.thread_id);
+}
+
+function hasRun(threadId: string): RyeError {
+  return new RyeError(
     'thread_locked',
-    `thread ${before.thread_id} was continued by another process just now`,
-    { hint: `See: rye threads show ${before.thread_id}`, details: { thread_id: before.thread_id } },
+    `thread ${threadId} was continued by another process just now`,
+    { hint: `See: rye threads show ${threadId}`, details: { thread_id: threadId } },
   );
 }
