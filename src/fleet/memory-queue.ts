@@ -118,6 +118,11 @@ export class MemoryQueue implements FleetQueue {
     return [...owners].reduce((count, owner) => count + this.#redispatch(owner), 0);
   }
 
+  async owners(): Promise<readonly string[]> {
+    const running = [...this.#legs.values()].filter(({ state }) => state === 'running');
+    return [...new Set(running.flatMap(({ worker }) => worker?.workerId ?? []))];
+  }
+
   async withoutLeg(
     threads: readonly Pick<LegSpec, 'threadId' | 'queue'>[],
     workers: readonly string[],

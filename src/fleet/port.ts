@@ -143,6 +143,8 @@ export interface FleetQueue {
    * instead. The caller knows that the worker is dead, or that it may write no more.
    */
   redispatch(workerId: string): Promise<number>;
+  /** Returns the workers that run legs, in any order, also those that are dead. */
+  owners(): Promise<readonly string[]>;
   /**
    * Returns those of these threads that have no queued leg, and none that one of these workers runs. Something other than
    * the queue has then removed or damaged their leg.

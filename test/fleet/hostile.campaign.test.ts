@@ -130,6 +130,19 @@ it('a queued thread whose rows were changed is refused or runs as it was signed'
   expect(await here.json(['fleet', 'status'])).toMatchObject({ success: true });
 });
 
+it('a leg that a dead worker has taken is returned, also if the one that removed that worker died before it did so', async () => {
+  const lab = await answeredFleet(server, () => reply('Done.'));
+  const { here, sql } = lab;
+  await here.json(['fleet', 'pause', 'default']);
+  await here.json(['run', 'hello', '--fleet', '--json', '--thread-id', 'left']);
+  const taken = `UPDATE rye_queue.workflow_status SET status = 'PENDING', executor_id = 'ghost'
+    WHERE workflow_uuid LIKE 'left#%'`;
+  expect((await sql.query(taken)).rowCount).toBe(1);
+  await here.json(['fleet', 'pause', 'default', '--off']);
+  await lab.worker();
+  await lab.until("SELECT status = 'completed' FROM threads WHERE thread_id = 'left'");
+});
+
 it('a waiting thread whose log was changed is refused when it is decided, and its call never runs', async () => {
   const lab = await answeredFleet(server, ({ results }) =>
     results === 0 ? calls(toolUse('mark', {}, 'toolu_1')) : reply('Done.'),

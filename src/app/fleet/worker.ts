@@ -295,13 +295,16 @@ export class FleetWorker {
     for (const threadId of this.#left) if (seen.has(threadId)) await fleet.resume(threadId);
   }
 
-  /** Queues threads again whose leg was damaged, and forgets legs that ended long ago. */
+  /** Queues threads again whose leg was lost or damaged, and forgets legs that ended long ago. */
   async #tidy(): Promise<void> {
     const { threads, fleet, queue } = this.#connection;
+    // a worker may have died between removing a dead one and returning its legs; each has its lease before a leg
+    const owners = await queue.owners();
+    const living = new Set((await this.#leases.list()).map((row) => row.worker_id));
+    for (const owner of owners) if (!living.has(owner)) await queue.redispatch(owner);
     const unstarted = await threads.unstarted(SWEEP_COUNT);
     if (unstarted.length > 0) {
-      const workers = (await this.#leases.list()).map((row) => row.worker_id);
-      for (const threadId of await queue.withoutLeg(unstarted, workers))
+      for (const threadId of await queue.withoutLeg(unstarted, [...living]))
         await fleet.resume(threadId);
     }
     const now = systemClock.now();

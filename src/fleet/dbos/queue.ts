@@ -30,7 +30,16 @@ import {
   quietLog,
   SCHEMA,
 } from './engine.ts';
-import { ADVANCE, COUNTS, GIVE_BACK, PRUNE, RUNNING, SUPERSEDE, WITH_LEG } from './statements.ts';
+import {
+  ADVANCE,
+  COUNTS,
+  GIVE_BACK,
+  OWNERS,
+  PRUNE,
+  RUNNING,
+  SUPERSEDE,
+  WITH_LEG,
+} from './statements.ts';
 import { DbosWorker, hasWorker } from './worker.ts';
 
 export interface DbosQueueOptions {
@@ -150,6 +159,13 @@ export class DbosQueue implements FleetQueue {
       for (const row of rows)
         count += await this.#giveBack(String(fieldOf(row, 'leg_id')), workerId);
       return count;
+    });
+  }
+
+  async owners(): Promise<readonly string[]> {
+    return await this.#guarded(async () => {
+      const { rows } = await this.#database.query(OWNERS, []);
+      return rows.map((row) => String(fieldOf(row, 'worker_id')));
     });
   }
 

@@ -23,6 +23,11 @@ export const RUNNING = `
   SELECT workflow_uuid AS leg_id FROM ${SCHEMA}.workflow_status
   WHERE executor_id = $1 AND status = 'PENDING' ORDER BY workflow_uuid`;
 
+/** The workers of running legs. */
+export const OWNERS = `
+  SELECT DISTINCT executor_id AS worker_id FROM ${SCHEMA}.workflow_status
+  WHERE status = 'PENDING' AND executor_id IS NOT NULL`;
+
 /** Threads with a queued leg, or one that a worker runs. $1 threads, $2 their queues, $3 workers. */
 export const WITH_LEG = `
   SELECT deduplication_id AS thread_id FROM ${SCHEMA}.workflow_status

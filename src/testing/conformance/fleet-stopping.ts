@@ -192,9 +192,11 @@ export function stoppingCases(open: () => Promise<House>): void {
     const [a, , , d] = threads.map(({ threadId }) => threadId);
     expect(await without('busy')).toEqual([d]);
     expect(await without('another')).toEqual([a, d]);
+    expect(await house.queue.owners()).toContain(house.name('busy'));
     gate.open();
     await house.becomes({ queued: 0, running: 0, delayed: 1 });
     expect(await house.queue.withoutLeg([], [])).toEqual([]);
+    expect(await house.queue.owners()).not.toContain(house.name('busy'));
   });
 
   it('forgets legs that ended before a time, and no others', async () => {
