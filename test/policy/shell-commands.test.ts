@@ -112,7 +112,7 @@ it.each([
   `${'('.repeat(5000)}git push`,
   `sh -c ${'"sh -c \''.repeat(50)}`,
   `env ${'A=1 '.repeat(100)}git push`,
-])('a rule about commands is about %j, as nobody knows what it runs', (command) => {
+])('a rule about commands is about %j, whose program is not known', (command) => {
   expect(judged(PUSH, command)).toBe(true);
   // and a rule about all but what is allowed too
   expect(judged({ not: tests('regex', '^(git|echo|true|cat)( |$)') }, command)).toBe(true);
