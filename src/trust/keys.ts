@@ -67,13 +67,23 @@ export function fingerprint(pem: string): string {
   return sha256Hex(pem).slice(0, 16);
 }
 
-/** Generates a key as PEM texts: PKCS #8 private, SPKI public. */
+/** What YAML without quotes reads as a number, so that the digits are lost: 0012…, 12e34…. */
+const LIKE_A_NUMBER = /^\d+(?:e\d+)?$/;
+
+/**
+ * Generates a key as PEM texts: PKCS #8 private, SPKI public. Its fingerprint never looks like a number, since people
+ * write it into YAML (one key of 750 would).
+ */
 export function generateKeyPair(): { readonly privatePem: string; readonly publicPem: string } {
-  const seed = randomBytes(KEY_BYTES);
-  return {
-    privatePem: toPem('PRIVATE KEY', Buffer.concat([PKCS8_PREFIX, seed])),
-    publicPem: publicPem(ed25519().publicKeyOf(seed)),
-  };
+  for (;;) {
+    const seed = randomBytes(KEY_BYTES);
+    const pem = publicPem(ed25519().publicKeyOf(seed));
+    if (LIKE_A_NUMBER.test(fingerprint(pem))) continue;
+    return {
+      privatePem: toPem('PRIVATE KEY', Buffer.concat([PKCS8_PREFIX, seed])),
+      publicPem: pem,
+    };
+  }
 }
 
 /** Parses an SPKI PEM; throws `invalid_input` naming `source` if it is not an Ed25519 public key. */
