@@ -130,7 +130,11 @@ async function checkGuards(workspace: Workspace): Promise<Finding> {
   if (refusal) {
     return { status: 'fail', detail: `runs are refused: ${refusal.message}`, ...hintOf(refusal) };
   }
-  if (ignored.length > 0) return { status: 'warn', detail: ignored.join('; ') };
+  const [first, ...others] = ignored;
+  if (first !== undefined) {
+    const more = others.length === 0 ? '' : ` And ${others.length} more: rye validate`;
+    return { status: 'warn', detail: `${first}${more}` };
+  }
   const detail = `${files.length} power file${files.length === 1 ? '' : 's'} pinned (configuration and hooks that decide what runs)`;
   if (serial !== null || changes.length > 0 || files.length === 0) {
     return { status: 'ok', detail: serial === null ? detail : `${detail}, lock version ${serial}` };

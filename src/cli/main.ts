@@ -17,6 +17,7 @@ import { createProcessIo } from './process-io.ts';
 import { ROOT } from './root.ts';
 import { shortHelp } from './short-help.ts';
 import { ERASE_LINE } from './terminal-text.ts';
+import { gatheringUnsigned } from './unsigned-notices.ts';
 import { composed } from './visible.ts';
 
 export { createProcessIo };
@@ -28,6 +29,10 @@ const VERSION = __RYE_VERSION__;
 
 /** Runs one command line, without the program's name, and prints its output. Throws only what {@link isNotBundled} names. */
 export async function main(argv: readonly string[], io: Io): Promise<ExitCode> {
+  return await gatheringUnsigned(io, async (gathering) => await runCall(argv, gathering));
+}
+
+async function runCall(argv: readonly string[], io: Io): Promise<ExitCode> {
   const mode = outputModeOf(argv);
   const verbose = wantsTrace(argv);
   let printed = '';

@@ -15,6 +15,7 @@ import { systemSpacePath } from '../app/system.ts';
 import { type ExitCode, RyeError } from '../core/errors.ts';
 import type { SignableType } from '../core/ids.ts';
 import type { Context } from './command.ts';
+import type { Io } from './io.ts';
 import { count, formatTable, printLines, printResult } from './output.ts';
 import { openedRye, projectFolder } from './session.ts';
 import { oneLine } from './visible.ts';
@@ -189,7 +190,10 @@ async function dryRuns(call: Call, ids: readonly string[]): Promise<readonly Dry
 /** Opens the project as it is now; a key of a provider only decides which model a plan names, so one is made up. */
 async function withFresh<T>(call: Context, work: (rye: Rye) => Promise<T>): Promise<T> {
   const env = { ANTHROPIC_API_KEY: 'dry-run', ...call.io.env };
-  const rye = await openedRye({ ...call, io: { ...call.io, env } });
+  const rye = await openedRye({
+    ...call,
+    io: Object.create(call.io, { env: { value: env } }) as Io,
+  });
   try {
     return await work(rye);
   } finally {

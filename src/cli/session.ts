@@ -7,6 +7,7 @@ import type { Context } from './command.ts';
 import type { Io } from './io.ts';
 import { displayText } from './output.ts';
 import { wrapText } from './terminal-text.ts';
+import { holdUnsigned } from './unsigned-notices.ts';
 import { composed, oneLine } from './visible.ts';
 import { noteWarning } from './warnings.ts';
 
@@ -110,8 +111,9 @@ function openOptions(
     createKey: true,
     onNotice: (notice) => {
       if (!FACT.test(notice)) noteWarning(io, notice);
-      if (!global.quiet || isSecurityWarning(notice))
-        notify(`rye: ${oneLine(displayText(notice, io))}`);
+      if (global.quiet && !isSecurityWarning(notice)) return;
+      const print = (text: string): void => notify(`rye: ${oneLine(displayText(text, io))}`);
+      if (!holdUnsigned(io, notice, print)) print(notice);
     },
   };
 }
