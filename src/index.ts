@@ -55,7 +55,7 @@ export type {
   SignedDecision,
 } from './core/approval.ts';
 export type { BehaviorOptions, ToolBudgetOption } from './core/behavior.ts';
-export type { Acknowledgement, Risk, Verb } from './core/capability.ts';
+export type { AcceptedRisk, Acknowledgement, Risk, Verb } from './core/capability.ts';
 export type { CheckpointPayload, FirstCheckpointPayload } from './core/checkpoint.ts';
 export type { Clock } from './core/clock.ts';
 export type {

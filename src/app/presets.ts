@@ -1,5 +1,5 @@
 import { type BehaviorOptions, mergeBehavior } from '../core/behavior.ts';
-import type { Risk } from '../core/capability.ts';
+import type { AcceptedRisk } from '../core/capability.ts';
 import { RyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import { assertItemId } from '../core/ids.ts';
@@ -43,7 +43,7 @@ export interface Preset {
   readonly limits?: { readonly [N in keyof PartialLimits]?: PartialLimits[N] | null };
   readonly inputs?: JsonObject;
   readonly behavior?: BehaviorOptions;
-  readonly acknowledge?: readonly Risk[];
+  readonly acknowledge?: readonly AcceptedRisk[];
   readonly allowUnpriced?: boolean | null;
   readonly outputSchema?: JsonObject | null;
   readonly handlers?: HandlerMap;

@@ -22,12 +22,6 @@ export async function gatheringUnsigned<T>(io: Io, call: (io: Io) => Promise<T>)
   const printHeld = (): void => {
     for (const { notices, print } of held.splice(0)) print(summaryOf(notices));
   };
-  const afterHeld =
-    <A extends readonly unknown[], R>(action: (...args: A) => R) =>
-    (...args: A): R => {
-      printHeld();
-      return action(...args);
-    };
   const sink = (one: Sink): Sink => ({
     isTty: one.isTty,
     get columns() {
@@ -36,16 +30,32 @@ export async function gatheringUnsigned<T>(io: Io, call: (io: Io) => Promise<T>)
     get rows() {
       return one.rows;
     },
-    write: afterHeld(one.write),
-    writeRaw: afterHeld(one.writeRaw),
+    write(content) {
+      printHeld();
+      one.write(content);
+    },
+    writeRaw(content) {
+      printHeld();
+      one.writeRaw(content);
+    },
   });
   const stdout = sink(io.stdout);
   heldOf.set(stdout, held);
+  const questions: Pick<Io, 'ask' | 'openKeyboard'> = {
+    async ask(question) {
+      printHeld();
+      return await io.ask(question);
+    },
+    async openKeyboard(handlers) {
+      printHeld();
+      return await io.openKeyboard(handlers);
+    },
+  };
   const gathering = Object.create(io, {
     stdout: { value: stdout },
     stderr: { value: sink(io.stderr) },
-    ask: { value: afterHeld(io.ask) },
-    openKeyboard: { value: afterHeld(io.openKeyboard) },
+    ask: { value: questions.ask },
+    openKeyboard: { value: questions.openKeyboard },
   }) as Io;
   try {
     return await call(gathering);

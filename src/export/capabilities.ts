@@ -29,7 +29,8 @@ export function renderCapabilities(
     '',
     ...listOr(
       plan.acknowledged.map(
-        ({ risk, reason, origin }) => `- ${risk}: ${inlineCode(reason)} (${origin})`,
+        ({ risk, tool, reason, origin }) =>
+          `- ${risk}${tool === undefined ? '' : ` of ${inlineCode(tool)}`}: ${inlineCode(reason)} (${origin})`,
       ),
       'None.',
     ),

@@ -1,5 +1,13 @@
-import { capabilityProblem, RISKS, type Risk, VERBS, type Verb } from '../core/capability.ts';
+import {
+  capabilityProblem,
+  RISKS,
+  type Risk,
+  toolProblem,
+  VERBS,
+  type Verb,
+} from '../core/capability.ts';
 import { ITEM_TYPES } from '../core/ids.ts';
+import { compact } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
 import { type DirectiveDraft, noteOrigin } from './directive-ast.ts';
 import { originOf } from './source.ts';
@@ -168,9 +176,16 @@ function readAcknowledgement(element: XmlElement, draft: DirectiveDraft): void {
     );
     return;
   }
-  warnForeign(draft, element, ['risk']);
+  warnForeign(draft, element, ['risk', 'tool']);
+  const tool = element.attributes.get('tool');
+  const problem = tool === undefined ? undefined : toolProblem(tool);
+  if (problem !== undefined) {
+    refuse(draft, element, `tool="${tool}" is no tool and no pattern of tools: ${problem}`);
+    return;
+  }
   const reason = textOf(element);
-  draft.permissions.acknowledgements.push({ risk, reason, origin: originOf(element.location) });
+  const origin = originOf(element.location);
+  draft.permissions.acknowledgements.push(compact({ risk, tool, reason, origin }));
 }
 
 function refuse(draft: DirectiveDraft, element: XmlElement, message: string, hint?: string): void {

@@ -1,4 +1,4 @@
-import { type Acknowledgement, RISKS, type Risk } from '../core/capability.ts';
+import { type Acknowledgement, RISKS, type Risk, toolCapability } from '../core/capability.ts';
 import { assertConfig, type CheckedSchema } from '../core/check.ts';
 import { RyeError, type SourceLocation } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
@@ -129,11 +129,10 @@ export interface RiskAssessment {
 }
 
 /**
- * Judges what a thread is about to hold. Acknowledging a risk also acknowledges the lower ones.
+ * Judges what a thread is about to hold. Acknowledging a risk also acknowledges the lower ones, for the same tools.
  */
 export function assessRisks(request: RiskRequest): RiskAssessment {
   const { capabilities, table, acknowledged, toolRisks, bounded } = request;
-  const accepted = Math.max(-1, ...acknowledged.map(({ risk }) => RISKS.indexOf(risk)));
   const risks = capabilities.map((capability) => ({
     capability,
     risk: riskOf(
@@ -144,9 +143,16 @@ export function assessRisks(request: RiskRequest): RiskAssessment {
     ),
   }));
   const refusals = risks
-    .filter(({ risk }) => isRefused(table.levels[risk]) && RISKS.indexOf(risk) > accepted)
+    .filter(({ risk }) => isRefused(table.levels[risk]))
+    .filter((assessed) => !acknowledged.some((one) => accepts(one, assessed)))
     .map((assessed) => refusal(assessed, table));
   return { risks, refusals };
+}
+
+/** True if an acknowledgement is of that risk or a higher one, and of all that the capability reaches. */
+function accepts({ risk, tool }: Acknowledgement, assessed: AssessedRisk): boolean {
+  if (RISKS.indexOf(assessed.risk) > RISKS.indexOf(risk)) return false;
+  return tool === undefined || includes(toolCapability(tool), assessed.capability);
 }
 
 /** A risk that a person is asked about at each call may be held. */
@@ -175,10 +181,6 @@ export function boundedCapabilities(
 
 const RESERVED_NAMESPACES: ReadonlySet<string> = new Set(['mcp', 'rye']);
 
-function toolCapability(id: string): string {
-  return `rye.execute.tool.${id.replaceAll('/', '.')}`;
-}
-
 /** The highest risk among the tools that a capability reaches; a tool that declares nothing is elevated. */
 function declaredRisk(
   capability: string,
@@ -200,11 +202,15 @@ function refusal({ capability, risk }: AssessedRisk, table: RiskTable): RyeError
     .toSorted((one, other) => specificity(other.pattern) - specificity(one.pattern))
     .at(0)?.description;
   const reason = why === undefined || why === '' ? '' : ` (${why})`;
+  const [, tool] = /^rye\.execute\.tool\.(.+)$/.exec(capability) ?? [];
+  const id = tool?.replaceAll('.', '/');
+  const option = id === undefined ? risk : `${risk}:${id}`;
+  const attribute = id === undefined ? '' : ` tool="${id}"`;
   return new RyeError(
     blocked ? 'risk_blocked' : 'acknowledge_required',
     `the capability "${capability}" is ${risk}${reason} and ${blocked ? 'blocked' : 'refused'} unless acknowledged`,
     {
-      hint: `Pass --acknowledge ${risk} (not for --async, hooks and children), add <acknowledge risk="${risk}">REASON</acknowledge> to the directive's <permissions>, or accept it for the project: risk_levels: {${risk}: allow} in .ai/config/agent/capability_risk.yaml.`,
+      hint: `Pass --acknowledge ${option} (not for --async, hooks and children), add <acknowledge risk="${risk}"${attribute}>REASON</acknowledge> to the directive's <permissions>, or accept it for the project: risk_levels: {${risk}: allow} in .ai/config/agent/capability_risk.yaml.`,
       details: { capability, risk },
     },
   );

@@ -34,7 +34,12 @@ const schedule = z
       .meta({ problem: 'is not a mapping' }),
     raise_limits: flag,
     acknowledge: z
-      .array(z.enum(RISKS).meta({ problem: `is {value}, not one of ${RISKS.join(', ')}` }))
+      .array(
+        z
+          .string()
+          .regex(new RegExp(`^(?:${RISKS.join('|')})(?::.+)?$`))
+          .meta({ problem: `is {value}, not one of ${RISKS.join(', ')}` }),
+      )
       .optional()
       .meta({ problem: 'is not a list of risks' }),
     allow_unpriced: flag,

@@ -119,7 +119,8 @@ const approver = z
       .string()
       .regex(/^[0-9a-f]{16}$/)
       .meta({
-        problem: 'is {value}, not a key id of 16 hexadecimal characters (put one of digits into quotes)',
+        problem:
+          'is {value}, not a key id of 16 hexadecimal characters (put one of digits into quotes)',
         missing: 'is missing',
       }),
     may: z.array(name).optional().meta({ problem: 'is not a list of capability patterns' }),

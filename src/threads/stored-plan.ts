@@ -244,7 +244,12 @@ const PLAN = objectOf<ThreadPlan>({
     listOf(objectOf<AskedPermission>({ capability: TEXT, source: TEXT, reason: TEXT })),
   ),
   acknowledged: listOf(
-    objectOf<Acknowledgement>({ risk: oneOf(RISKS), reason: TEXT, origin: TEXT }),
+    objectOf<Acknowledgement>({
+      risk: oneOf(RISKS),
+      tool: optional(TEXT),
+      reason: TEXT,
+      origin: TEXT,
+    }),
   ),
   risks: listOf(objectOf<ThreadPlan['risks'][number]>({ capability: TEXT, risk: oneOf(RISKS) })),
   hooks,

@@ -330,6 +330,10 @@ describe('permissions', () => {
     expect(
       permissions('<acknowledge risk="elevated">needed</acknowledge>').acknowledgements,
     ).toEqual([{ risk: 'elevated', reason: 'needed', origin: `${PATH}:4` }]);
+    expect(
+      permissions('<acknowledge risk="elevated" tool="rye/bash">needed</acknowledge>')
+        .acknowledgements,
+    ).toEqual([{ risk: 'elevated', tool: 'rye/bash', reason: 'needed', origin: `${PATH}:4` }]);
   });
 
   it('knows a ceiling and the element as written', () => {
@@ -364,6 +368,8 @@ describe('permissions', () => {
     'rye.*',
     '<acknowledge>why</acknowledge>',
     '<acknowledge risk="high">why</acknowledge>',
+    '<acknowledge risk="elevated" tool="">why</acknowledge>',
+    '<acknowledge risk="elevated" tool="a b">why</acknowledge>',
   ])('refuses %s', (inner) => {
     expect(errorOf(() => permissions(inner)).code).toBe('permission_malformed');
   });

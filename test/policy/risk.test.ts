@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Acknowledgement, Risk } from '../../src/core/capability.ts';
+import type { Risk } from '../../src/core/capability.ts';
 import {
   assessRisks,
   boundedCapabilities,
@@ -7,6 +7,7 @@ import {
   type RiskTable,
   riskOf,
 } from '../../src/policy/risk.ts';
+import { optionAcknowledgement } from '../../src/threads/prepare/policy.ts';
 
 const AT = { path: 'capability_risk.yaml' };
 
@@ -87,22 +88,20 @@ describe('riskOf', () => {
 
 const assess = (
   capabilities: readonly string[],
-  acknowledged: readonly Risk[] = [],
+  acknowledged: readonly string[] = [],
   toolRisks: ReadonlyMap<string, Risk | undefined> = new Map(),
 ) =>
   assessRisks({
     capabilities,
     table: TABLE,
-    acknowledged: acknowledged.map(
-      (risk): Acknowledgement => ({ risk, reason: 'because', origin: 'd.md:3' }),
-    ),
+    acknowledged: acknowledged.map(optionAcknowledgement),
     toolRisks,
   });
 const codes = (...args: Parameters<typeof assess>) =>
   assess(...args).refusals.map(({ code }) => code);
 
 describe('assessRisks', () => {
-  it.each<[readonly string[], readonly Risk[], readonly string[]]>([
+  it.each<[readonly string[], readonly string[], readonly string[]]>([
     [['rye.fetch.*', 'rye.execute.tool.rye.file-system.*'], [], []],
     [['rye.execute.tool.rye.bash'], [], ['acknowledge_required']],
     [['rye.execute.tool.rye.bash'], ['elevated'], []],
@@ -112,6 +111,26 @@ describe('assessRisks', () => {
     [['rye.*'], ['elevated'], ['risk_blocked']],
     [['rye.*'], ['unrestricted'], []],
     [['rye.*', 'rye.execute.*'], ['elevated'], ['risk_blocked']],
+    // an acknowledgement for some tools is one for no others, and for nothing that reaches beyond them
+    [['rye.execute.tool.rye.bash'], ['elevated:rye/bash'], []],
+    [['rye.execute.tool.rye.bash'], ['elevated:rye/*'], []],
+    [['rye.execute.tool.rye.bash'], ['write:rye/bash'], ['acknowledge_required']],
+    [
+      ['rye.execute.tool.rye.bash'],
+      ['elevated:mcp/*', 'elevated:rye/bas'],
+      ['acknowledge_required'],
+    ],
+    [['rye.execute.tool.rye.*'], ['elevated:rye/bash'], ['acknowledge_required']],
+    [
+      ['rye.execute.tool.rye.bash', 'rye.execute.tool.mcp.files.list', 'rye.execute.skill.tables'],
+      ['elevated:rye/bash'],
+      ['acknowledge_required', 'acknowledge_required'],
+    ],
+    [
+      ['rye.execute.tool.rye.bash', 'rye.execute.tool.mcp.a.b'],
+      ['elevated:rye/bash', 'elevated:mcp/a/*'],
+      [],
+    ],
   ])('%j acknowledged %j gives %j', (capabilities, acknowledged, expected) => {
     expect(codes(capabilities, acknowledged)).toEqual(expected);
   });
@@ -121,7 +140,8 @@ describe('assessRisks', () => {
     expect(refusal?.message).toBe(
       'the capability "rye.execute.tool.rye.bash" is elevated (Runs programs.) and refused unless acknowledged',
     );
-    expect(refusal?.hint).toContain('<acknowledge risk="elevated">');
+    expect(refusal?.hint).toContain('--acknowledge elevated:rye/bash ');
+    expect(refusal?.hint).toContain('<acknowledge risk="elevated" tool="rye/bash">');
     expect(refusal?.details).toEqual({ capability: 'rye.execute.tool.rye.bash', risk: 'elevated' });
   });
 

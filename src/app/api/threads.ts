@@ -1,4 +1,4 @@
-import type { Risk } from '../../core/capability.ts';
+import type { AcceptedRisk } from '../../core/capability.ts';
 import type { ActiveTurn, Delivery, DeliveryMode, DeliveryReport } from '../../core/delivery.ts';
 import type { ErrorInfo } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
@@ -18,7 +18,7 @@ export interface ExecuteToolRequest {
   readonly toolId: string;
   readonly params?: JsonObject;
   readonly allowUnsigned?: boolean;
-  readonly acknowledge?: readonly Risk[];
+  readonly acknowledge?: readonly AcceptedRisk[];
   readonly signal?: AbortSignal;
 }
 
@@ -302,7 +302,7 @@ export interface ResumeThreadRequest {
   /** Plans the thread's directive again, as its files are now; otherwise only stricter policy applies. */
   readonly refresh?: boolean;
   /** Risks that the refreshed plan may take. */
-  readonly acknowledge?: readonly Risk[];
+  readonly acknowledge?: readonly AcceptedRisk[];
   /** Runs a fork: a new root thread that begins with the path to `from`, or to the head. This thread is only read. */
   readonly fork?: boolean;
   readonly allowUnsigned?: boolean;

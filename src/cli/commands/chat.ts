@@ -1,6 +1,6 @@
 import type { ExecuteDirectiveRequest, Rye } from '../../app/api/rye.ts';
 import type { ThreadDetails } from '../../app/api/threads.ts';
-import type { Risk } from '../../core/capability.ts';
+import type { AcceptedRisk } from '../../core/capability.ts';
 import { type ExitCode, RyeError } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import { compact, type JsonObject, toText } from '../../core/json.ts';
@@ -46,7 +46,10 @@ const OPTIONS = {
   maxTurns: integer('N', 'Same as --limit turns=N'),
   maxBudgetUsd: number('USD', 'Same as --limit spend=USD'),
   threadId: text('ID', 'ID for the new thread (must not exist yet)'),
-  acknowledge: list('RISK', 'Allow a risk level that policy would otherwise block'),
+  acknowledge: list(
+    'RISK',
+    'Allow a risk that policy would otherwise block: elevated, or elevated:rye/bash for that tool',
+  ),
   allowUnsigned: flag("Run the project's own unsigned items; marks the thread as unverified"),
   allowUnpriced: flag('Allow models without a known price (disables the spend limit)'),
 } as const;
@@ -294,7 +297,7 @@ function requestOf({ io, options }: ChatCall, directiveId = DIRECTIVE): ExecuteD
     provider,
     threadId,
     // prepare refuses an unknown risk
-    acknowledge: options.acknowledge as readonly Risk[],
+    acknowledge: options.acknowledge as readonly AcceptedRisk[],
     allowUnsigned,
     allowUnpriced,
     parentThreadId: io.env['RYE_PARENT_THREAD_ID'] || undefined,

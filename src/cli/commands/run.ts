@@ -2,7 +2,7 @@ import path from 'node:path';
 import type { Rye } from '../../app/api/rye.ts';
 import type { LaunchedThread } from '../../app/api/threads.ts';
 import type { ExecuteDirectiveRequest } from '../../app/presets.ts';
-import type { Risk } from '../../core/capability.ts';
+import type { AcceptedRisk } from '../../core/capability.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { ISOLATION_RESULTS, ISOLATIONS, type Isolation } from '../../core/isolation.ts';
 import { compact, toText } from '../../core/json.ts';
@@ -50,7 +50,10 @@ import { oneLine, shown, visible } from '../visible.ts';
 import { withWarnings } from '../warnings.ts';
 
 const SAFETY_OPTIONS = {
-  acknowledge: list('RISK', 'Allow a risk level that policy would otherwise block'),
+  acknowledge: list(
+    'RISK',
+    'Allow a risk that policy would otherwise block: elevated, or elevated:rye/bash for that tool',
+  ),
   allowUnsigned: flag("Run the project's own unsigned items; marks the thread as unverified"),
 } as const;
 
@@ -302,7 +305,7 @@ async function requestFrom(directiveId: string, call: RunCall): Promise<ExecuteD
     threadId: onlyOne({ '--thread-id': options.threadId, '--session-id': options.sessionId }),
     parentThreadId: options.parent ?? (io.env['RYE_PARENT_THREAD_ID'] || undefined),
     // prepare refuses an unknown risk
-    acknowledge: options.acknowledge as readonly Risk[],
+    acknowledge: options.acknowledge as readonly AcceptedRisk[],
     isolation: isolationOf(options),
     label: options.label,
     allowUnsigned,
@@ -373,7 +376,7 @@ const tool = defineCommand({
       ),
       allowUnsigned: options.allowUnsigned,
       // prepare refuses an unknown risk
-      acknowledge: options.acknowledge as readonly Risk[],
+      acknowledge: options.acknowledge as readonly AcceptedRisk[],
       signal,
     };
     if (options.async) {

@@ -4,7 +4,7 @@ import type {
   ScheduledRun,
   ServeEvent,
 } from '../../app/api/schedules.ts';
-import type { Risk } from '../../core/capability.ts';
+import type { AcceptedRisk } from '../../core/capability.ts';
 import { EXIT, RyeError } from '../../core/errors.ts';
 import { ISOLATION_RESULTS, ISOLATIONS } from '../../core/isolation.ts';
 import { compact } from '../../core/json.ts';
@@ -49,7 +49,10 @@ const ADD_OPTIONS = {
   maxBudgetUsd: number('USD', 'Same as --limit spend=USD'),
   raiseLimits: RAISE_LIMITS,
   label: text('TEXT', 'Name of the threads in lists'),
-  acknowledge: listOption('RISK', 'Allow a risk level that policy would otherwise block'),
+  acknowledge: listOption(
+    'RISK',
+    'Allow a risk that policy would otherwise block: elevated, or elevated:rye/bash for that tool',
+  ),
   allowUnpriced: flag('Allow models without a known price (disables the spend limit)'),
   jsonSchema: text('SCHEMA', 'JSON Schema that the outputs must match, as JSON or a file'),
   isolation: choice('KIND', ISOLATIONS, 'Work in a separate git worktree, from the last commit'),
@@ -152,7 +155,7 @@ async function runOf(
     raiseLimits: options.raiseLimits || undefined,
     label: options.label,
     // the plan refuses an unknown risk
-    acknowledge: options.acknowledge as readonly Risk[],
+    acknowledge: options.acknowledge as readonly AcceptedRisk[],
     allowUnpriced: options.allowUnpriced || undefined,
     isolation: kind && compact({ kind, result }),
     outputSchema: await readSchema(options.jsonSchema, '--json-schema', io),

@@ -1,7 +1,7 @@
 import path from 'node:path';
 import type { Rye } from '../../app/api/rye.ts';
 import type { RecoveryReport, RetentionReport } from '../../app/api/threads.ts';
-import type { Risk } from '../../core/capability.ts';
+import type { AcceptedRisk } from '../../core/capability.ts';
 import { EXIT, exitCodeOf, RyeError } from '../../core/errors.ts';
 import { compact, toText } from '../../core/json.ts';
 import { formatUsd } from '../../core/usage.ts';
@@ -54,7 +54,7 @@ export const resume = defineCommand({
     );
     const limits = readLimits(options.limit);
     // the refresh refuses an unknown risk
-    const acknowledge = options.acknowledge as readonly Risk[];
+    const acknowledge = options.acknowledge as readonly AcceptedRisk[];
     const fork = options.new;
     const request = compact({
       message,

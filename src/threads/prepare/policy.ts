@@ -1,7 +1,8 @@
 import type { AskedPermission } from '../../core/approval.ts';
-import { type Acknowledgement, RISKS, type Risk } from '../../core/capability.ts';
+import { type Acknowledgement, RISKS, type Risk, toolProblem } from '../../core/capability.ts';
 import { EXIT, joinHints, RyeError } from '../../core/errors.ts';
 import { type RenamedGrant, renamedGrant } from '../../core/ids.ts';
+import { compact } from '../../core/json.ts';
 import type {
   ContextBlock,
   ListedRule,
@@ -229,12 +230,26 @@ function judgeTool(
   return { ...tool, risk: risks[0]?.risk ?? 'elevated' };
 }
 
-/** An `--acknowledge` option; `usage` where it names no risk. */
+/** An `--acknowledge` option; `usage` where it names no risk, or no tool after a colon. */
 export function optionAcknowledgement(text: string): Acknowledgement {
-  const risk = RISKS.find((known): known is Risk => known === text);
-  if (risk) return { risk, reason: 'acknowledged on the command line', origin: '--acknowledge' };
-  throw new RyeError('usage', `--acknowledge has the unknown risk "${text}"`, {
-    hint: `Use one of ${RISKS.join(', ')}.`,
+  const [, name, tool] = /^([^:]*)(?::(.*))?$/s.exec(text) ?? [];
+  const risk = RISKS.find((known): known is Risk => known === name);
+  if (risk === undefined) {
+    throw new RyeError('usage', `--acknowledge has the unknown risk "${name}"`, {
+      hint: `Use one of ${RISKS.join(', ')}.`,
+    });
+  }
+  const problem = tool === undefined ? undefined : toolProblem(tool);
+  if (problem !== undefined) {
+    throw new RyeError('usage', `--acknowledge has no tool and no pattern of tools: "${tool}"`, {
+      hint: `Write it as in --acknowledge ${risk}:rye/bash. ${problem}.`,
+    });
+  }
+  return compact({
+    risk,
+    tool,
+    reason: 'acknowledged on the command line',
+    origin: '--acknowledge',
   });
 }
 

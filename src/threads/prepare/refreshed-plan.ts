@@ -1,3 +1,4 @@
+import { acceptedRisk } from '../../core/capability.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { PlanChange } from '../../core/events.ts';
 import type { HookDeclaration } from '../../core/hook.ts';
@@ -93,7 +94,7 @@ async function planAgain(
     behavior,
     onlyTools: only_tools,
     hookCapabilities: hook_capabilities,
-    acknowledge: [...accepted.map(({ risk }) => risk), ...acknowledge],
+    acknowledge: [...accepted.map(acceptedRisk), ...acknowledge],
     allowUnpriced: planned.allow_unpriced,
   });
   try {

@@ -1,5 +1,5 @@
 import type { BehaviorOptions } from '../../core/behavior.ts';
-import type { Risk } from '../../core/capability.ts';
+import type { AcceptedRisk } from '../../core/capability.ts';
 import type { Isolation } from '../../core/isolation.ts';
 import type { JsonObject } from '../../core/json.ts';
 import type { PartialLimits } from '../../core/limits.ts';
@@ -19,7 +19,7 @@ export interface DirectiveRequest {
   /** Ids of the only tools that the run may execute, of those that the directive grants; nothing else is granted. */
   readonly onlyTools?: readonly string[];
   /** Risks that the run may take although the policy asks about them; a risk includes the lower ones. */
-  readonly acknowledge?: readonly Risk[];
+  readonly acknowledge?: readonly AcceptedRisk[];
   readonly allowUnpriced?: boolean;
   /** JSON Schema of an object that the outputs must match; the same as `behavior.schema`. */
   readonly outputSchema?: JsonObject;

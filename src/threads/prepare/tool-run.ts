@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { basename, dirname } from 'node:path';
-import { capabilityOf, type Risk } from '../../core/capability.ts';
+import { type AcceptedRisk, acceptedRisk, capabilityOf } from '../../core/capability.ts';
 import { RyeError } from '../../core/errors.ts';
 import { isJsonObject, type JsonObject, type JsonValue } from '../../core/json.ts';
 import type { PlannedTool } from '../../core/plan.ts';
@@ -14,7 +14,7 @@ export interface ToolRunRequest {
   readonly toolId: string;
   readonly params: JsonObject;
   readonly parentThreadId?: string | undefined;
-  readonly acknowledge?: readonly Risk[] | undefined;
+  readonly acknowledge?: readonly AcceptedRisk[] | undefined;
 }
 
 /** Money that a run of one tool gets: it asks no model, and a limit of nothing would be used up before it began. */
@@ -58,7 +58,7 @@ export async function prepareToolRun(
       inputs: params,
       provider: env.models.stepProvider(),
       ...(parentThreadId === undefined ? {} : { parentThreadId }),
-      acknowledge: [...acknowledge, ...accepted.map(({ risk }) => risk)],
+      acknowledge: [...acknowledge, ...accepted.map(acceptedRisk)],
     },
   );
 }

@@ -1,3 +1,4 @@
+import { acceptedRisk } from '../../core/capability.ts';
 import { RyeError, toRyeError } from '../../core/errors.ts';
 import type { EventDraft, LogEvent, UnknownEvent } from '../../core/events.ts';
 import { compact, type JsonObject } from '../../core/json.ts';
@@ -171,7 +172,7 @@ async function todaysPlan(env: Preparing, recorded: ThreadPlan): Promise<ThreadP
     inputs,
     ...(parent === null ? {} : { parentThreadId: parent }),
     allowUnpriced: allow_unpriced,
-    acknowledge: recorded.acknowledged.map(({ risk }) => risk),
+    acknowledge: recorded.acknowledged.map(acceptedRisk),
     behavior,
   });
   // a recording has a failure only if a rule cut an answer: nothing is retried
