@@ -40,7 +40,7 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     registry: new SqlRegistry(database, owners, threadLeases(workerId)),
     ledger: new SqlLedger(database),
     ...threadTables(database),
-    logs: new PostgresLogStore({ rows: new LogRows(database), clock, ids, owners }),
+    logs: new PostgresLogStore({ rows: new LogRows(database, workerId), clock, ids, owners }),
     documents: new PostgresThreadDocuments(database),
     bundles: new PostgresBundles(database),
     index,

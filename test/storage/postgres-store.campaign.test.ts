@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import type { Clock } from '../../src/core/clock.ts';
 import type { IdSource } from '../../src/core/ids.ts';
 import { sha256Hex } from '../../src/log/checkpoint.ts';
-import { openPostgresStore } from '../../src/storage/open-postgres.ts';
+import { openPostgresStore, openWorkerLeases } from '../../src/storage/open-postgres.ts';
 import { ownerOf, processOwners } from '../../src/storage/owners.ts';
 import { PostgresDatabase } from '../../src/storage/postgres/database.ts';
 import { all, withClient } from '../../src/storage/sql-work.ts';
@@ -65,6 +65,26 @@ describe('a PostgreSQL store', () => {
     await writer.sync();
     return { store, database, options, writer, url };
   }
+
+  it('lets a log go that a worker of another machine held, once its row is removed', async () => {
+    const { store, url } = await house();
+    const away = openAt(url, SOURCES, 'w-1');
+    const leases = openWorkerLeases(url);
+    onTestFinished(() => {
+      away.close();
+      leases.close();
+    });
+    await leases.add({ workerId: 'w-1', leaseMs: 60_000, labels: [], version: '1' });
+    const options = writerOptions(store);
+    const held = await away.logs.create(headerFor('t-3'), { ...options, owner: ELSEWHERE });
+    held.append([userMessage('one')]);
+    await held.sync();
+    await expect(store.logs.reopen('t-3', options)).rejects.toMatchObject(locked);
+    await leases.remove('w-1');
+    await (await store.logs.reopen('t-3', options)).close();
+    held.append([userMessage('two')]);
+    await expect(held.sync()).rejects.toMatchObject(locked);
+  });
 
   const file = (text: string) => ({
     name: 'thread.json',
@@ -246,9 +266,13 @@ describe('a PostgreSQL store', () => {
   });
 });
 
-function openAt(url: string, { clock, ids }: typeof SOURCES): Store {
+function openAt(
+  url: string,
+  { clock, ids }: typeof SOURCES,
+  workerId: string | null = null,
+): Store {
   const index = new SqliteSearchIndex({ path: ':memory:' });
-  const store = openPostgresStore({ url, clock, ids, owners: processOwners(), index });
+  const store = openPostgresStore({ url, clock, ids, owners: processOwners(), index, workerId });
   urls.set(store, url);
   return store;
 }

@@ -11,6 +11,8 @@ export interface HeadRow {
   readonly holder: string | null;
   /** Name of the opening; a writer with another name is refused. */
   readonly lease: string | null;
+  /** True if a worker holds it whose row was removed: a row never comes back. */
+  readonly is_removed: boolean;
   readonly bytes: number;
   readonly archived: boolean;
 }
@@ -47,14 +49,19 @@ const PAGE = 64;
 /** The rows of logs, see `schema.ts`. Writes name the opening that they belong to, and are refused once there is another one. */
 export class LogRows {
   readonly #database: PostgresDatabase;
+  readonly #workerId: string | null;
 
-  constructor(database: PostgresDatabase) {
+  /** `workerId`: the worker that this process belongs to; null: none. */
+  constructor(database: PostgresDatabase, workerId: string | null) {
     this.#database = database;
+    this.#workerId = workerId;
   }
 
   async head(threadId: string): Promise<HeadRow | undefined> {
     const [row] = await this.#rows(
-      'SELECT epoch, holder, lease, bytes, archived FROM log_heads WHERE thread_id = $1',
+      `SELECT epoch, holder, lease, bytes, archived, worker IS NOT NULL
+         AND NOT EXISTS (SELECT FROM workers WHERE worker_id = worker) AS is_removed
+       FROM log_heads WHERE thread_id = $1`,
       [threadId],
     );
     return row as HeadRow | undefined;
@@ -125,17 +132,17 @@ export class LogRows {
     }: { readonly epoch: number; readonly holder: string; readonly before: string | null },
   ): Promise<boolean> {
     const { rowCount } = await this.#database.query(
-      `INSERT INTO log_heads AS head (thread_id, epoch, holder, lease) VALUES ($1, $2, $3, $4)
-       ON CONFLICT (thread_id) DO UPDATE SET epoch = $2, holder = $3, lease = $4
+      `INSERT INTO log_heads AS head (thread_id, epoch, holder, lease, worker) VALUES ($1, $2, $3, $4, $6)
+       ON CONFLICT (thread_id) DO UPDATE SET epoch = $2, holder = $3, lease = $4, worker = $6
          WHERE head.lease IS NOT DISTINCT FROM $5`,
-      [threadId, epoch, holder, lease, before],
+      [threadId, epoch, holder, lease, before, this.#workerId],
     );
     return rowCount === 1;
   }
 
   async release({ threadId, lease }: Opening): Promise<void> {
     await this.#rows(
-      'UPDATE log_heads SET holder = NULL, lease = NULL WHERE thread_id = $1 AND lease = $2',
+      'UPDATE log_heads SET holder = NULL, lease = NULL, worker = NULL WHERE thread_id = $1 AND lease = $2',
       [threadId, lease],
     );
   }

@@ -232,7 +232,7 @@ export class PostgresLogStore implements LogStore {
     }
   }
 
-  /** Takes the lease as the file store does: from an owner that is gone, or from one of a lower epoch. */
+  /** Takes the lease as the file store does: from an owner or a worker that is gone, or from one of a lower epoch. */
   async #take(
     threadId: string,
     { owner, epoch }: Pick<LogWriterOptions, 'owner' | 'epoch'>,
@@ -243,7 +243,7 @@ export class PostgresLogStore implements LogStore {
       const before = held?.lease ?? null;
       const holder = held?.holder ?? null;
       if (held && before !== null && holder !== null) {
-        const isGone = this.#options.owners.state({ id: holder }) === 'gone';
+        const isGone = held.is_removed || this.#options.owners.state({ id: holder }) === 'gone';
         if (!(held.epoch < epoch || (held.epoch === epoch && isGone))) {
           throw this.#locked(threadId, { id: holder }, held.epoch);
         }

@@ -333,6 +333,10 @@ const CALLS = `
   ALTER TABLE budget_ledger ADD COLUMN in_flight BIGINT NOT NULL DEFAULT 0;
   ALTER TABLE budget_ledger ADD COLUMN next_call BIGINT NOT NULL DEFAULT 0;`;
 
+/** The worker that holds a log open: its hold ends when its row is removed. */
+const LOG_WORKERS = `
+  ALTER TABLE log_heads ADD COLUMN worker TEXT COLLATE "C";`;
+
 /** Steps from one version of the schema to the next. A database is at version n after the first n of them. */
 export const MIGRATIONS: readonly string[] = [
   TABLES + GLOB + LOGS,
@@ -343,4 +347,5 @@ export const MIGRATIONS: readonly string[] = [
   BY_THREAD_MIGRATION,
   SECRETS,
   CALLS,
+  LOG_WORKERS,
 ];
