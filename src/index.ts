@@ -308,7 +308,7 @@ export type { WaitedThread, WaitReport } from './threads/family/wait.ts';
 export type { LaunchedThread } from './threads/ports.ts';
 export type { DirectiveRequest } from './threads/prepare/request.ts';
 export type { ReplayDifference } from './threads/session/replay-world.ts';
-export type { ImportedFrom, ThreadDocument } from './threads/thread-document.ts';
+export type { ImportedFrom, ThreadDocument, UnsignedRun } from './threads/thread-document.ts';
 export type {
   AwaitedThreads,
   FromSchema,

@@ -5,7 +5,7 @@ import type {
   ItemSummary,
   LockReport,
 } from '../../src/app/api/items.ts';
-import type { ThreadVerification } from '../../src/app/api/threads.ts';
+import type { RecordToSign, SignedRecords, ThreadVerification } from '../../src/app/api/threads.ts';
 import type { SearchHit } from '../../src/core/search.ts';
 import type { KeyInfo } from '../../src/trust/keys.ts';
 import {
@@ -151,6 +151,11 @@ export const itemDocuments = {
     membersOf<ThreadVerification>()({
       thread_id: z.string(),
       ok: z.boolean(),
+      imported: z.literal(true).optional(),
+      signed_after_run: z
+        .object({ key_id: z.string(), signed_at: z.string() })
+        .optional()
+        .describe('It ran without a signing key: this key signed its record later.'),
       checks: z.array(
         z.object(
           membersOf<ThreadVerification['checks'][number]>()({
@@ -165,6 +170,35 @@ export const itemDocuments = {
       warnings: z
         .array(z.string())
         .describe("What could not be compared, and files that are none of the thread's."),
+    }),
+  ),
+  'sign-thread': openDocument(
+    'rye sign thread',
+    'The records of one run without a signing key.',
+    membersOf<SignedRecords>()({
+      key_id: z.string(),
+      run_key_id: z.string(),
+      signed: z.boolean(),
+      threads: z.array(
+        z.object(
+          membersOf<RecordToSign>()({
+            thread_id: z.string(),
+            parent_thread_id: z.string().nullable(),
+            directive: z.string(),
+            status: z.string(),
+            started_at: z.string(),
+            provider: z.string(),
+            model: z.string(),
+            inputs: anyObject,
+            spend_usd: z.number(),
+            turns: z.int(),
+            calls: z.int(),
+            events: z.int(),
+            bytes: z.int(),
+            head_sha256: z.string().nullable(),
+          }),
+        ),
+      ),
     }),
   ),
   'keys-export': openDocument('rye keys export', 'The public key.', {

@@ -25,6 +25,7 @@ import { startRun } from './library-run.ts';
 import { assertOpenOptions } from './options.ts';
 import { newPassphrase } from './passphrase.ts';
 import type { RunHandle, RunRequest } from './run-types.ts';
+import { keyOfRun } from './signing-key.ts';
 import { checkedPlaces, withUserEnv } from './user-space.ts';
 import { Workspace } from './workspace.ts';
 
@@ -35,7 +36,8 @@ import { Workspace } from './workspace.ts';
 export function openRye(given: OpenRyeOptions): Rye {
   assertOpenOptions(given);
   const options = checkedPlaces(given);
-  const workspace = new Workspace({ ...options, env: withUserEnv(options) });
+  const recordKey = options.unsignedRecords === true ? keyOfRun() : undefined;
+  const workspace = new Workspace({ ...options, env: withUserEnv(options) }, { recordKey });
   const deliveries = deliveriesOf(workspace);
   const start = <O>(request: object): RunHandle<O> =>
     // the types of inputs and outputs are for callers
@@ -164,6 +166,7 @@ function threadsOf(workspace: Workspace): ThreadsService {
     verify: 'promise',
     mark: 'promise',
     acceptHead: 'promise',
+    sign: 'promise',
     pull: 'promise',
   });
 }

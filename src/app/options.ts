@@ -20,6 +20,7 @@ const OPEN_OPTIONS: Readonly<Record<keyof OpenRyeOptions, true>> = {
   skills: true,
   configOverrides: true,
   createKey: true,
+  unsignedRecords: true,
   program: true,
 };
 

@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { RyeError } from '../core/errors.ts';
 import { variablesOf } from '../providers/endpoint.ts';
 import type { RunnerCommand } from '../threads/ports.ts';
 import { CALL_VARIABLE } from '../tools/passed-variables.ts';
@@ -15,6 +16,7 @@ export const RUN_THREAD = '__run-thread';
  * may start children on other providers than its own.
  */
 export async function runnerCommand(workspace: Workspace, models: Models): Promise<RunnerCommand> {
+  if (workspace.recordKey !== undefined) throw noBackground();
   const { projectPath, userSpacePath, env, configOverrides = [], program } = workspace.options;
   const config = await workspace.config();
   const { catalog } = await models.choices();
@@ -44,4 +46,11 @@ export async function runnerCommand(workspace: Workspace, models: Models): Promi
     ],
     environment,
   };
+}
+
+/** The key of such a run leaves its process in no way. */
+function noBackground(): RyeError {
+  return new RyeError('usage', 'a run with --unsigned-record starts no background threads', {
+    hint: 'Run its children without async, or give the run a signing key.',
+  });
 }

@@ -51,6 +51,7 @@ export async function readySigner(
   workspace: Workspace,
   { isDryRun = false }: { readonly isDryRun?: boolean } = {},
 ): Promise<void> {
+  if (workspace.recordKey !== undefined) return assertKeyless(workspace);
   try {
     workspace.keyring.signer();
   } catch (error) {
@@ -60,4 +61,27 @@ export async function readySigner(
     const { key_id, key_created } = await ensureKey(workspace);
     if (key_created) workspace.notice(`new signing key ${key_id}`);
   }
+}
+
+/** Returns a key for the records of one rye. It is in no file and no environment, and gone with the process. */
+export function keyOfRun(): SigningKey {
+  return readPrivateKey(generateKeyPair().privatePem, 'the key of a run');
+}
+
+/** Refuses a run without a signing key where there is one. */
+function assertKeyless({ keyring }: Workspace): void {
+  let keyId: string;
+  try {
+    keyId = keyring.export().key_id;
+  } catch (error) {
+    if (error instanceof RyeError && error.code === 'key_missing') return;
+    throw error;
+  }
+  throw new RyeError(
+    'usage',
+    `--unsigned-record is for a run without a signing key: here is ${keyId}`,
+    {
+      hint: 'Remove --unsigned-record, or run where RYE_SIGNING_KEY and a key of the user space are missing.',
+    },
+  );
 }

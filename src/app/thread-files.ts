@@ -38,7 +38,7 @@ export function threadFiles(workspace: Workspace, claimed: Epochs = new Map()): 
     projectPath,
     documents: store.documents,
     clock,
-    key: () => keyring.signer(),
+    key: () => keyring.recordSigner(),
     keys: keyring,
     epochOf: async (threadId: string) =>
       claimed.get(threadId) ?? (await store.registry.get(threadId))?.epoch ?? 0,
@@ -47,7 +47,7 @@ export function threadFiles(workspace: Workspace, claimed: Epochs = new Map()): 
     projectPath,
     isStoreLocal: store.maintenance !== undefined,
     clock,
-    key: () => keyring.signer(),
+    key: () => keyring.recordSigner(),
     keys: keyring,
     send: stored && sendingTo(stored),
   });
@@ -58,7 +58,8 @@ export function threadFiles(workspace: Workspace, claimed: Epochs = new Map()): 
     ...files,
     writeDocument: async (document, sync) => {
       const { thread_id: threadId } = document;
-      const named = withParts(document, files.folder(threadId), snapshots.get(threadId));
+      const own = { ...document, ...unsignedRunOf(workspace) };
+      const named = withParts(own, files.folder(threadId), snapshots.get(threadId));
       const next = await heads.inOrder(named);
       await files.writeDocument(next, sync);
       await heads.note(next);
@@ -72,6 +73,12 @@ export function threadFiles(workspace: Workspace, claimed: Epochs = new Map()): 
       await heads.noteExport(threadId, recordHash(text));
     },
   };
+}
+
+/** Marks what a run without a signing key writes. */
+function unsignedRunOf({ recordKey: key }: Workspace): Pick<ThreadDocument, 'unsigned_run'> {
+  if (key === undefined || !('sign' in key)) return {};
+  return { unsigned_run: { key_id: key.keyId, public_key: key.pem } };
 }
 
 /**

@@ -14,6 +14,7 @@ import type {
   ListedThread,
   LogMark,
   PulledThread,
+  SignedRecords,
   ThreadDetails,
   ThreadListFilter,
   ThreadsService,
@@ -224,6 +225,11 @@ export class Threads implements ThreadsService {
     const { store, options } = this.#workspace;
     await assertOutsideThreads(store, options.env, 'accept files');
     return await acceptHead(this.#workspace, threadId);
+  }
+
+  async sign(threadId: string, options?: { dryRun?: boolean }): Promise<SignedRecords> {
+    const { signRecords } = await import('./signed-records.ts');
+    return await signRecords(this.#workspace, threadId, options);
   }
 
   /** Explains a state that people may wonder about: an active thread without a living owner. */

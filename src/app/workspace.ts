@@ -13,9 +13,11 @@ import type { ProviderKinds } from '../providers/provider.ts';
 import { openStore } from '../storage/open-store.ts';
 import type { CloseOptions, Store } from '../storage/store.ts';
 import type { Fleet } from '../threads/fleet-port.ts';
+import { threadsFolder } from '../threads/thread-files-fs.ts';
+import { signedRunKey } from '../threads/unsigned-run-fs.ts';
 import { environmentSecrets } from '../tools/secrets.ts';
 import { openKeyring } from '../trust/keyring-fs.ts';
-import type { Keyring } from '../trust/keys.ts';
+import type { Keyring, SigningKey, VerifyingKey } from '../trust/keys.ts';
 import { bakedManifest, type TrustPolicy } from '../trust/policy.ts';
 import { knownPrivateKeys } from '../trust/private-keys-fs.ts';
 
@@ -31,6 +33,8 @@ import { systemClock, systemIds, systemSpacePath } from './system.ts';
 /** Parts of a workspace that no option names: a process that runs a leg of a fleet has them. */
 export interface WorkspaceParts {
   readonly fleet?: Fleet;
+  /** The key of a run without a signing key; one that cannot sign is that of a run to be checked. */
+  readonly recordKey?: VerifyingKey | SigningKey | undefined;
   readonly weakestSandbox?: SandboxMode;
 }
 
@@ -64,11 +68,14 @@ export class Workspace {
   readonly #noticed = new Set<string>();
   readonly #ends = new Set<() => void>();
 
-  /** True for a job that brings its key along and has no user space: nothing is written there then. */
+  /** True for a run without a signing key, and for a job that brings its key along and has no user space: nothing is written there then. */
   get isGuest(): boolean {
     const { env, userSpacePath } = this.options;
+    if (this.recordKey !== undefined) return true;
     return (env?.['RYE_SIGNING_KEY'] ?? '') !== '' && !existsSync(join(userSpacePath, '.ai'));
   }
+
+  readonly recordKey: WorkspaceParts['recordKey'];
 
   /** The fleet that shares the store; absent: none does. */
   readonly fleet: Fleet | undefined;
@@ -76,11 +83,13 @@ export class Workspace {
   /** The weakest sandbox in which commands may run. */
   readonly weakestSandbox: SandboxMode;
 
-  constructor(options: OpenRyeOptions, { fleet, weakestSandbox = 'off' }: WorkspaceParts = {}) {
+  constructor(options: OpenRyeOptions, parts: WorkspaceParts = {}) {
+    const { fleet, weakestSandbox = 'off', recordKey } = parts;
     const { projectPath, userSpacePath, tools, subscribers } = options;
     const isShared = options.store === undefined && namesStore(options);
     const { store = isShared ? configuredStore(this) : openStore } = options;
     this.options = options;
+    this.recordKey = recordKey;
     this.clock = options.clock ?? systemClock;
     this.ids = options.ids ?? systemIds;
     this.providers = options.providers ?? {};
@@ -98,6 +107,9 @@ export class Workspace {
       now: () => this.clock.now(),
       env: options.env,
       passphrase: () => passphraseOf(options.env),
+      recordKey,
+      runKey: (threadId) =>
+        signedRunKey(join(threadsFolder(projectPath), threadId), { threadId, keys: this.keyring }),
     });
     this.verification = { spaces: this.spaces, keyring: this.keyring, manifest };
     this.weakestSandbox = weakestSandbox;
@@ -208,7 +220,7 @@ export class Workspace {
 
   /** Opens the same spaces again, as their files are now. It is closed with this one. */
   reopened(): Workspace {
-    const again = new Workspace(this.options);
+    const again = new Workspace(this.options, { recordKey: this.recordKey });
     this.onClose(() => again.close());
     return again;
   }

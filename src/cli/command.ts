@@ -308,7 +308,7 @@ export function argument(
 
 export function optionalArgument(
   description: string,
-  extra: Pick<Argument, 'name' | 'item'> = {},
+  extra: Pick<Argument, 'name' | 'item' | 'threadAfter'> = {},
 ): Argument<string | undefined> {
   return { ...extra, description, optional: true, read: ([word]) => word };
 }

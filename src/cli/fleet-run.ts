@@ -107,3 +107,14 @@ export function assertOnlyWithFleet(options: FleetOptions): void {
 export function optionName(key: string): string {
   return `--${key.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
+
+/** The key of a run without a signing key leaves its process in no way. */
+export function needsKey(how: string): RyeError {
+  return new RyeError(
+    'usage',
+    `--unsigned-record keeps its key in this process: ${how} needs one`,
+    {
+      hint: `Remove ${how}, or run where there is a signing key.`,
+    },
+  );
+}

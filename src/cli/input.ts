@@ -34,6 +34,16 @@ export const OPTIONAL_SIGNABLE: Argument<SignableType | 'hook' | undefined> = {
   read: ([word]) => (word === undefined ? undefined : typeNamed(word, SIGNABLE_TYPES)),
 };
 
+const SIGNED_TYPES = [...SIGNABLE_TYPES, 'thread'] as const;
+
+/** Declares an argument that names what `rye sign` signs. */
+export const OPTIONAL_SIGNED: Argument<SignableType | 'hook' | 'thread' | undefined> = {
+  description: 'An item type, config, hook or thread; plurals are accepted',
+  choices: SIGNED_TYPES,
+  optional: true,
+  read: ([word]) => (word === undefined ? undefined : typeNamed(word, SIGNED_TYPES)),
+};
+
 const MAX_QUESTION = 200;
 
 /** Returns the ID of a directive as it is typed. Throws `invalid_item_id` for a question, with the command that answers it. */
@@ -243,5 +253,12 @@ export async function confirm(
   if (/^y(?:es)?$/i.test(answer.trim())) return;
   throw new RyeError('cancelled', 'nothing was changed', {
     hint: 'To confirm, answer y or use --yes.',
+  });
+}
+
+/** Reports text on standard input that no option of a run takes. */
+export function unusedInput(directiveId: string): RyeError {
+  return new RyeError('usage', 'nothing uses the text that is piped to standard input', {
+    hint: `Pass it as an input: rye run ${directiveId} --input NAME=- or ignore it: < /dev/null`,
   });
 }

@@ -19,6 +19,8 @@ export interface SessionOptions {
   readonly here?: boolean;
   /** Prints a notice; by default on stderr. */
   readonly notify?: (line: string) => void;
+  /** Runs without a signing key. */
+  readonly unsignedRecords?: boolean;
 }
 
 /** Opens the project and the user space that the options, the environment or the working directory name. */
@@ -87,7 +89,11 @@ export function quietOptions(context: Context): OpenRyeOptions {
 
 function openOptions(
   { io, global }: Context,
-  { here = false, notify = (line) => writeNotice(io, line) }: SessionOptions = {},
+  {
+    here = false,
+    notify = (line) => writeNotice(io, line),
+    unsignedRecords = false,
+  }: SessionOptions = {},
 ): OpenRyeOptions {
   // the working directory may have been deleted, so it is read only if a path needs it
   const absolute = (folder: string): string =>
@@ -109,6 +115,7 @@ function openOptions(
     env: io.env,
     configOverrides: global.config,
     createKey: true,
+    unsignedRecords,
     onNotice: (notice) => {
       if (!FACT.test(notice)) noteWarning(io, notice);
       if (global.quiet && !isSecurityWarning(notice)) return;

@@ -13,8 +13,8 @@ export type KeyRefusal = 'key_untrusted' | 'key_revoked' | 'key_out_of_scope';
 
 /** Finds the keys with which a {@link PayloadSigner} may have signed. */
 export interface PayloadVerifier {
-  /** The key as it is trusted now, or why it is not. */
-  find(keyId: string): PayloadKey | KeyRefusal;
+  /** The key as it is trusted now, or why it is not. `threadId` names the thread whose record it signed. */
+  find(keyId: string, threadId?: string): PayloadKey | KeyRefusal;
 }
 
 /** A trusted key. */

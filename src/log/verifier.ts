@@ -262,7 +262,7 @@ export class LogVerifier implements LineVisitor {
   }
 
   #key(keyId: string): PayloadKey | KeyRefusal {
-    const key = this.#keys.get(keyId) ?? this.#options.verifier.find(keyId);
+    const key = this.#keys.get(keyId) ?? this.#options.verifier.find(keyId, this.#options.threadId);
     this.#keys.set(keyId, key);
     return key;
   }

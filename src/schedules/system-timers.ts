@@ -75,8 +75,23 @@ function crontab({ name, entry, times, projectPath }: TimerRequest): string {
 }
 
 function workflow({ name, entry, times }: TimerRequest): string {
+  const thread = `${name}-$GITHUB_RUN_ID-$GITHUB_RUN_ATTEMPT`;
   const command = runCommand({ entry }).map(shellWord).join(' ');
+  const run = `${command.replaceAll('${{', "${{ '${{' }}")} --unsigned-record --thread-id ${thread}`;
+  const files = `path: |
+            .ai/state/threads
+            .ai/knowledge/agent/threads
+          include-hidden-files: true`;
+  const prepare = `runs-on: ubuntu-latest
+    env:
+      RYE_TRUSTED_KEYS: \${{ secrets.RYE_TRUSTED_KEYS }}
+    steps:
+      - uses: actions/checkout@v4
+      - uses: actions/setup-node@v4
+        with: { node-version: 24 }
+      - run: npm install --global --ignore-scripts ./rye-threads-${__RYE_VERSION__}.tgz`;
   return `# .github/workflows/${name}.yml. Missed times are skipped.
+# rye-threads-${__RYE_VERSION__}.tgz is made by \`npm pack\` in a clone of rye: \`rye\` in the registry is another package.
 name: ${name}
 on:
   schedule:
@@ -85,19 +100,28 @@ on:
 permissions:
   contents: read
 ${entry.overlap === true ? '' : `concurrency:\n  group: rye-${name}\n  cancel-in-progress: false\n`}jobs:
-  run:
-    runs-on: ubuntu-latest
-    steps:
-      - uses: actions/checkout@v4
-      - uses: actions/setup-node@v4
-        with: { node-version: 24 }
-      # made by \`npm pack\` in a clone of rye: the package is in no registry yet, and \`rye\` there is another one
-      - run: npm install --global --ignore-scripts ./rye-threads-${__RYE_VERSION__}.tgz
-      - run: ${quoted(command.replaceAll('${{', "${{ '${{' }}"))}
+  run: # has the model and its tools, and no signing key
+    ${prepare}
+      - run: ${quoted(run)}
+        env: {} # the key of the provider, such as ANTHROPIC_API_KEY
+      - if: always()
+        uses: actions/upload-artifact@v4
+        with:
+          name: unsigned
+          ${files}
+  sign: # has the signing key, and runs no model
+    needs: run
+    if: always()
+    ${prepare}
+      - uses: actions/download-artifact@v4
+        with: { name: unsigned, path: .ai }
+      - run: ${quoted(`rye sign thread ${thread} --yes`)}
         env:
           RYE_SIGNING_KEY: \${{ secrets.RYE_SIGNING_KEY }}
-          RYE_TRUSTED_KEYS: \${{ secrets.RYE_TRUSTED_KEYS }}
-          # and the key of the provider, such as ANTHROPIC_API_KEY`;
+      - uses: actions/upload-artifact@v4
+        with:
+          name: signed
+          ${files}`;
 }
 
 /** Returns a text as a quoted scalar: JSON is a part of YAML. */

@@ -46,6 +46,20 @@ export interface ImportedFrom {
   readonly cost?: SessionCost;
 }
 
+/** A run without a signing key: a key of that run alone, which is gone, made the checkpoints of its log. */
+export interface UnsignedRun {
+  readonly key_id: string;
+  /** PEM. Anyone can make such a key: it proves that the record is whole, and not whose it is. */
+  readonly public_key: string;
+  /** The signature of the record afterwards; absent: it is not signed. */
+  readonly signed?: {
+    readonly key_id: string;
+    readonly signed_at: string;
+    /** Length of the log then. */
+    readonly bytes: number;
+  };
+}
+
 /**
  * The content of `thread.json` without its `_signature`: the thread's permissions, decided at the start, and its end.
  * Children, resume and verification rely on it and read it only through its signature.
@@ -95,6 +109,8 @@ export interface ThreadDocument {
   readonly continuation_thread_id?: string;
   /** The session that an imported conversation was copied from; absent for threads that rye ran. */
   readonly imported_from?: ImportedFrom;
+  /** Absent: it was signed while it ran. */
+  readonly unsigned_run?: UnsignedRun;
   /** The folder that its tools take for the project, relative to the project; absent: the project. */
   readonly work_path?: string;
   /** Its name in lists; absent: none. */
@@ -238,6 +254,19 @@ const DOCUMENT = objectOf<ThreadDocument>({
   continuation_of: optional(TEXT),
   continuation_thread_id: optional(TEXT),
   imported_from: optional(OBJECT),
+  unsigned_run: optional(
+    objectOf<UnsignedRun>({
+      key_id: TEXT,
+      public_key: TEXT,
+      signed: optional(
+        objectOf<NonNullable<UnsignedRun['signed']>>({
+          key_id: TEXT,
+          signed_at: TEXT,
+          bytes: NUMBER,
+        }),
+      ),
+    }),
+  ),
   work_path: optional(TEXT),
   label: optional(TEXT),
   changes: optional(OBJECT),

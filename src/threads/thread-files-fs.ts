@@ -35,6 +35,7 @@ import type { LiveFile, ThreadFiles } from './ports.ts';
 import { savedPatches } from './saved-patches-fs.ts';
 import { parsePlan, planHash, planText } from './stored-plan.ts';
 import { asJson, parseDocument, type ThreadDocument } from './thread-document.ts';
+import { documentSubject, unsignedRecord, unsignedRunIn } from './unsigned-run-fs.ts';
 
 export interface ThreadFilesOptions {
   readonly projectPath: string;
@@ -66,11 +67,6 @@ const RECOVER = 'Free some space or check the permissions, then run `rye threads
 /** Returns the folder of a project that holds all threads. */
 export function threadsFolder(projectPath: string): string {
   return join(projectPath, '.ai', 'state', 'threads');
-}
-
-/** Returns the subject that thread.json is signed as. */
-function documentSubject(threadId: string): SignedSubject {
-  return { kind: 'thread', id: threadId };
 }
 
 /** Returns the subject that a thread's capability snapshot is signed as. */
@@ -265,6 +261,7 @@ export function verifiedDocument(
   const subject = documentSubject(threadId);
   const verdict = checkDocument(document, { keys, subject, isRecord: true });
   if (!verdict.ok) {
+    if (unsignedRunIn(document, threadId) !== undefined) throw unsignedRecord(threadId);
     throw new RyeError(
       verdict.code.startsWith('key_') ? verdict.code : 'thread_tampered',
       `thread.json of ${threadId} does not verify (${verdict.code})`,

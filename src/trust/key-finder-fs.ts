@@ -29,6 +29,7 @@ import {
   type SigningKey,
   type VerifyingKey,
 } from './keys.ts';
+import type { FindRunKey } from './payloads.ts';
 import { isProtected, openProtected } from './protected-key.ts';
 import { FULL_SCOPE, WORKER_SCOPE } from './scope.ts';
 
@@ -41,6 +42,10 @@ export interface KeyringOptions {
   readonly now: () => number;
   /** May have `RYE_SIGNING_KEY` and `RYE_TRUSTED_KEYS`. */
   readonly env?: Readonly<Record<string, string | undefined>>;
+  /** The key of a run without a signing key, or the one that it had: it counts for records of threads alone. */
+  readonly recordKey?: VerifyingKey | SigningKey | undefined;
+  /** Returns the key of a run whose record was signed afterwards. Absent: there are no such threads. */
+  readonly runKey?: FindRunKey;
   /** Returns the passphrase of a protected signing key. May throw `key_unsafe`; absent: there is none. */
   readonly passphrase?: () => string;
 }
@@ -58,6 +63,7 @@ export class KeyFinder implements KeyLookup {
   readonly user: ReturnType<typeof keyPaths>;
   readonly project: ReturnType<typeof keyPaths>;
   readonly projectPath: string;
+  readonly recordKey: VerifyingKey | SigningKey | undefined;
   readonly #now: () => number;
   #signer: SigningKey | undefined;
   #own: VerifyingKey | undefined;
@@ -68,7 +74,9 @@ export class KeyFinder implements KeyLookup {
   readonly environment: EnvironmentKeys;
   readonly #statements = new Map<string, { readonly text: string; readonly value: Rotation }>();
 
-  constructor({ userSpacePath, projectPath, env = {}, now, passphrase }: KeyringOptions) {
+  constructor({ userSpacePath, projectPath, env = {}, now, ...options }: KeyringOptions) {
+    const { passphrase, recordKey } = options;
+    this.recordKey = recordKey;
     this.#askPassphrase = passphrase ?? noPassphrase;
     this.#now = now;
     this.environment = environmentKeys(env);
@@ -100,6 +108,8 @@ export class KeyFinder implements KeyLookup {
   #unrevoked(keyId: string, seen: ReadonlySet<string>): KeyStatus {
     const own = this.ownKey();
     if (own?.keyId === keyId) return { status: 'trusted', key: own };
+    if (this.recordKey?.keyId === keyId)
+      return { status: 'trusted', key: this.recordKey, scope: WORKER_SCOPE };
     const home = this.environment.hasSigner ? this.#homeKey() : undefined;
     if (home?.keyId === keyId) return { status: 'trusted', key: home };
     const given = this.environment.trusted().get(keyId);
@@ -309,7 +319,7 @@ export class KeyFinder implements KeyLookup {
     const text = readPrivateFile(this.user.privateKey);
     if (text !== undefined) return text;
     throw new RyeError('key_missing', `no signing key in ${this.user.signing}`, {
-      hint: 'Create one: rye keys init',
+      hint: 'Create one: rye keys init. A run can do without: rye run --unsigned-record',
       details: { path: this.user.privateKey },
     });
   }

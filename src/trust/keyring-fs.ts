@@ -61,7 +61,7 @@ class DiskKeyring implements Keyring {
     this.#project = this.#finder.project;
     this.#now = options.now;
     this.#changes = new KeyChanges(this.#finder, { now: options.now, signer: () => this.signer() });
-    this.payloadVerifier = payloadVerifier(this);
+    this.payloadVerifier = payloadVerifier(this, options.runKey);
   }
 
   find(keyId: string): KeyStatus {
@@ -84,8 +84,13 @@ class DiskKeyring implements Keyring {
     return signer;
   }
 
+  recordSigner(): SigningKey {
+    const { recordKey } = this.#finder;
+    return recordKey !== undefined && 'sign' in recordKey ? recordKey : this.signer();
+  }
+
   payloadSigner(): PayloadSigner {
-    return payloadSigner(this.signer());
+    return payloadSigner(this.recordSigner());
   }
 
   async init(): Promise<KeyInfo> {

@@ -224,6 +224,8 @@ export interface OfferedKey {
 export interface Keyring extends KeyLookup {
   /** Returns the signing key; throws `key_missing`, `key_unsafe`, or `key_revoked`. */
   signer(): SigningKey;
+  /** Returns the key that signs records of threads: that of a run without a signing key, or {@link signer}. */
+  recordSigner(): SigningKey;
   payloadSigner(): PayloadSigner;
   readonly payloadVerifier: PayloadVerifier;
   /** Creates the signing key; throws `already_exists` if there is one. */

@@ -1,6 +1,6 @@
-import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
+import type { PayloadKey, PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import { canonicalIfPossible, canonicalJson } from './canonical-json.ts';
-import { isEarlier, type KeyLookup, type SigningKey } from './keys.ts';
+import { isEarlier, type KeyLookup, type SigningKey, type VerifyingKey } from './keys.ts';
 import { maySignRecords } from './scope.ts';
 
 /** Returns a signer for JSON payloads, such as log checkpoints, over their canonical JSON. */
@@ -8,12 +8,25 @@ export function payloadSigner(key: SigningKey): PayloadSigner {
   return { keyId: key.keyId, sign: (payload) => key.sign(canonicalJson(payload)) };
 }
 
+/** The key of a run that had no signing key, for the part of its log that a trusted key has signed afterwards. */
+export interface RunKey {
+  readonly key: VerifyingKey;
+  /** Length of that part. What the key signed after it does not count. */
+  readonly bytes: number;
+}
+
+/** Returns the key of the run that a thread's signed record names. */
+export type FindRunKey = (threadId: string) => RunKey | undefined;
+
 /** Returns a verifier for payloads of {@link payloadSigner} with the keys that `keys` trusts at that moment. */
-export function payloadVerifier(keys: KeyLookup): PayloadVerifier {
+export function payloadVerifier(
+  keys: KeyLookup,
+  runKey: FindRunKey = () => undefined,
+): PayloadVerifier {
   return {
-    find(keyId) {
+    find(keyId, threadId) {
       const found = keys.find(keyId);
-      if (found.status === 'unknown') return 'key_untrusted';
+      if (found.status === 'unknown') return ofRun(keyId, threadId, runKey) ?? 'key_untrusted';
       const { key, scope } = found;
       const limit = found.status === 'revoked' ? found.revokedAt : undefined;
       if (key === undefined || limit === null) return 'key_revoked';
@@ -25,6 +38,24 @@ export function payloadVerifier(keys: KeyLookup): PayloadVerifier {
           return text !== undefined && key.verify(text, signature);
         },
       };
+    },
+  };
+}
+
+function ofRun(
+  keyId: string,
+  threadId: string | undefined,
+  runKey: FindRunKey,
+): PayloadKey | undefined {
+  const found = threadId === undefined ? undefined : runKey(threadId);
+  if (found?.key.keyId !== keyId) return undefined;
+  const { key, bytes } = found;
+  return {
+    verify(payload, signature) {
+      const { thread_id: id, to } = payload;
+      if (id !== threadId || typeof to !== 'number' || to >= bytes) return false;
+      const text = canonicalIfPossible(payload);
+      return text !== undefined && key.verify(text, signature);
     },
   };
 }

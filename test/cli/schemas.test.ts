@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { generateKeyPairSync } from 'node:crypto';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -99,6 +99,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'schedule-timer': ['schedule add other --cron {cron} --print systemd hello'],
   search: ['search knowledge hello', 'search all greet'],
   sign: ['sign directive example', 'edit example'],
+  'sign-thread': ['sign thread {unsigned} --dry-run', 'sign thread {unsigned} --yes'],
   'thread-result': [
     'run hello',
     'run hello --limit turns=1',
@@ -188,6 +189,11 @@ beforeAll(async () => {
   await here.rye(['schedule', 'add', 'kept', '--cron', '0 3 * * *', 'hello']);
   Object.assign(names, { cron: '0 3 * * *', id, tree, ended, entry, pem, key, session });
   Object.assign(names, { asked, project: here.project });
+  const { pem: own } = await here.json(['keys', 'export']);
+  const job = { HOME: path.join(here.home, 'job'), RYE_TRUSTED_KEYS: String(own) };
+  mkdirSync(job.HOME);
+  const run = await here.json(['run', 'hello', '--unsigned-record'], { env: job });
+  Object.assign(names, { unsigned: run['thread_id'] });
 });
 afterAll(() => here.remove());
 

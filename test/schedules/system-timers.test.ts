@@ -104,26 +104,29 @@ describe('systemd', () => {
 });
 
 describe('GitHub Actions', () => {
-  it('gets a workflow with the zone and the keys of a job', () => {
+  it('gets a workflow with the zone, a job without a signing key and one that signs', () => {
     const inputs = { note: `it's \${{ secrets.KEY }}: "x"` };
     const workflow = parse(text('actions', { inputs })) as {
       on: { schedule: unknown };
-      jobs: { run: { steps: { run?: string; env?: object }[]; env?: object } };
+      jobs: Record<'run' | 'sign', { steps: { run?: string; env?: object }[]; env?: object }>;
     };
     expect(workflow.on.schedule).toEqual([{ cron: '0 3 * * *', timezone: 'Europe/Berlin' }]);
-    // the step that installs runs other people's programs: it gets no key, and runs none of their scripts
-    expect(workflow.jobs.run.env).toBeUndefined();
-    const [install, last] = workflow.jobs.run.steps.slice(-2);
-    expect(install).toEqual({
-      run: `npm install --global --ignore-scripts ./rye-threads-${VERSION}.tgz`,
-    });
-    expect(Object.keys(last?.env ?? {})).toEqual(['RYE_SIGNING_KEY', 'RYE_TRUSTED_KEYS']);
-    const run = last?.run ?? '';
+    const { run, sign } = workflow.jobs;
+    expect(JSON.stringify(run)).not.toContain('RYE_SIGNING_KEY');
+    const commands = run.steps.flatMap((step) => step.run ?? []);
+    expect(commands[0]).toBe(`npm install --global --ignore-scripts ./rye-threads-${VERSION}.tgz`);
     // GitHub replaces the expression by the text in it
-    expect(run.replaceAll("${{ '${{' }}", '${{')).toBe(
-      `rye run reports/weekly --input 'note=it'\\''s \${{ secrets.KEY }}: "x"'`,
+    expect(commands[1]?.replaceAll("${{ '${{' }}", '${{')).toBe(
+      `rye run reports/weekly --input 'note=it'\\''s \${{ secrets.KEY }}: "x"' --unsigned-record --thread-id nightly-$GITHUB_RUN_ID-$GITHUB_RUN_ATTEMPT`,
     );
-    expect(run).not.toContain('${{ secrets');
+    expect(commands[1]).not.toContain('${{ secrets');
+    // the step that installs runs other people's programs: it gets no key, and runs none of their scripts
+    expect(Object.keys(sign.env ?? {})).toEqual(['RYE_TRUSTED_KEYS']);
+    const withKey = sign.steps.filter(({ env }) => env !== undefined);
+    expect(withKey).toMatchObject([
+      { run: 'rye sign thread nightly-$GITHUB_RUN_ID-$GITHUB_RUN_ATTEMPT --yes' },
+    ]);
+    expect(Object.keys(withKey[0]?.env ?? {})).toEqual(['RYE_SIGNING_KEY']);
   });
 });
 

@@ -436,6 +436,23 @@ describe('signed payloads', () => {
     expect(payloadVerifier(lookup([], [key])).find(signer.keyId)).toBe('key_revoked');
   });
 
+  test('of a run without a key count for its thread, up to where a trusted key signed it', () => {
+    const run = payloadVerifier(lookup([other]), (id) =>
+      id === 'one' ? { key, bytes: 100 } : undefined,
+    );
+    const isGood = (threadId: string, sealed: JsonObject) => {
+      const found = run.find(signer.keyId, threadId);
+      return typeof found === 'object' && found.verify(sealed, signer.sign(sealed));
+    };
+    expect(isGood('one', { thread_id: 'one', to: 99 })).toBe(true);
+    expect(isGood('one', { thread_id: 'one', to: 100 })).toBe(false);
+    expect(isGood('one', { thread_id: 'two', to: 99 })).toBe(false);
+    expect(isGood('two', { thread_id: 'two', to: 99 })).toBe(false);
+    expect(isGood('one', { to: 99 })).toBe(false);
+    expect(run.find(other.keyId, 'one')).toBeTypeOf('object');
+    expect(run.find('0123456789abcdef', 'one')).toBe('key_untrusted');
+  });
+
   test('cost a few milliseconds to sign at most', () => {
     signer.sign(payload);
     const times = Array.from({ length: 200 }, () => {

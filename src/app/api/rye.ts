@@ -227,6 +227,11 @@ export interface OpenRyeOptions {
   readonly configOverrides?: readonly string[];
   /** True to create the user's signing key, with a notice, when a thread starts without one. Default: `key_missing`. */
   readonly createKey?: boolean;
+  /**
+   * True to run without a signing key: a key of this rye alone makes the checkpoints, and each record is marked as not
+   * signed until `threads.sign`. Refused if there is a signing key. Background threads are refused.
+   */
+  readonly unsignedRecords?: boolean;
   /** Arguments for Node that run the command line, for background threads. Default: bin/rye.js. */
   readonly program?: readonly string[];
 }

@@ -124,10 +124,45 @@ export interface ThreadsService {
    */
   acceptHead(threadId: string): Promise<ThreadVerification>;
   /**
+   * Checks the records of a run without a signing key, the thread's and those of its children, and signs them with the
+   * user's key. With `dryRun` it signs nothing. Refused if one is not whole, still runs, or was signed before.
+   */
+  sign(threadId: string, options?: { readonly dryRun?: boolean }): Promise<SignedRecords>;
+  /**
    * Copies a verified thread from a store that many machines share into the project, as a store of this machine keeps it.
    * Can be repeated. Refused with `transcript_tampered`, or with the code of another file that does not verify.
    */
   pull(threadId: string): Promise<PulledThread>;
+}
+
+/** A record as a person signs it. All that it states was written by the run itself. */
+export interface RecordToSign {
+  readonly thread_id: string;
+  readonly parent_thread_id: string | null;
+  readonly directive: string;
+  readonly status: ThreadStatus;
+  readonly started_at: string;
+  readonly provider: string;
+  readonly model: string;
+  readonly inputs: JsonObject;
+  readonly spend_usd: number;
+  readonly turns: number;
+  readonly calls: number;
+  /** Counts the events of the log, as far as it is whole. */
+  readonly events: number;
+  readonly bytes: number;
+  /** SHA-256 hex of the log's last checkpoint; null for a thread without a log. */
+  readonly head_sha256: string | null;
+}
+
+/** Records of one run, and the key that signs them. */
+export interface SignedRecords {
+  readonly key_id: string;
+  /** The key of the run, which is gone. */
+  readonly run_key_id: string;
+  /** False for a dry run. */
+  readonly signed: boolean;
+  readonly threads: readonly RecordToSign[];
 }
 
 /** A thread whose files are in the project. */
@@ -231,6 +266,8 @@ export interface ThreadVerification {
   readonly ok: boolean;
   /** The conversation comes from another program; absent: rye ran it. */
   readonly imported?: true;
+  /** It ran without a signing key: this key signed its record later. */
+  readonly signed_after_run?: { readonly key_id: string; readonly signed_at: string };
   readonly checks: readonly {
     readonly name:
       | 'thread.json'

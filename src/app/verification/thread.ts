@@ -67,6 +67,10 @@ async function examine(
   threadId: string,
 ): Promise<ThreadVerification> {
   const { document, checks } = await verifyRecord(workspace, files, threadId);
+  // nothing of it is signed, so that no other check could tell more
+  const [first] = checks;
+  if (first?.error?.code === 'unsigned')
+    return { thread_id: threadId, ok: false, checks: [first], warnings: [] };
   const examined = { workspace, files, threadId, document };
   const artifacts = await verifyArtifacts(examined);
   const head = await verifyHead(examined);
@@ -80,20 +84,26 @@ async function examine(
     ...artifacts.checks,
     head.check,
   ];
+  const { signed } = document?.unsigned_run ?? {};
   const warnings = [...head.warnings, ...foreignFiles(examined, artifacts.names)];
   return {
     thread_id: threadId,
     ok: all.every(({ ok }) => ok),
     ...(document?.imported_from ? { imported: true } : {}),
+    ...(signed ? { signed_after_run: { key_id: signed.key_id, signed_at: signed.signed_at } } : {}),
     checks: all,
     warnings,
   };
 }
 
-/** Reports that a conversation comes from another program: its record is whole, but rye has not seen it happen. */
+/** Reports a conversation of another program, and a run whose record a person signed later: their key has not seen it happen. */
 function originOf(document: Examined['document']): readonly Check[] {
-  if (!document?.imported_from) return [];
-  return [{ name: 'origin', ok: true, detail: 'imported, not vouched for' }];
+  if (document?.imported_from)
+    return [{ name: 'origin', ok: true, detail: 'imported, not vouched for' }];
+  const { signed } = document?.unsigned_run ?? {};
+  if (!signed) return [];
+  const detail = `signed after the run by ${signed.key_id} on ${signed.signed_at}`;
+  return [{ name: 'origin', ok: true, detail }];
 }
 
 /** Checks that every call which a person had to decide about has a decision before it; nothing where no call asked. */

@@ -14,7 +14,14 @@ import {
   optionalArgument,
   text,
 } from '../command.ts';
-import { ITEM_TYPE, OPTIONAL_SIGNABLE, readNamedFile, typeArgument, typeNamed } from '../input.ts';
+import {
+  ITEM_TYPE,
+  OPTIONAL_SIGNABLE,
+  OPTIONAL_SIGNED,
+  readNamedFile,
+  typeArgument,
+  typeNamed,
+} from '../input.ts';
 import type { Io } from '../io.ts';
 import {
   colorsOf,
@@ -258,15 +265,21 @@ export const validate = defineCommand({
 
 export const sign = defineCommand({
   details:
-    'Without an ID, it lists the items of the project that lack a valid signature, and signs them after a yes; without a terminal, only with --yes. What another key signed is only listed. A missing signing key is created.',
+    'Without an ID, it lists the items of the project that lack a valid signature, and signs them after a yes; without a terminal, only with --yes. What another key signed is only listed. A missing signing key is created. A thread that ran with --unsigned-record is checked, shown and signed after a yes.',
   arguments: {
-    type: OPTIONAL_SIGNABLE,
-    pattern: optionalArgument('An ID, or a quoted glob', { name: 'id|glob', item: {} }),
+    type: OPTIONAL_SIGNED,
+    pattern: optionalArgument('An ID or a quoted glob; for a thread, the thread ID', {
+      name: 'id|glob',
+      threadAfter: 'thread',
+      item: {},
+    }),
   },
   options: {
     dryRun: flag('Show what would be signed and write nothing'),
     watch: flag('Sign items of the project whenever they are saved, until Ctrl-C', { short: 'w' }),
-    yes: flag('Without an ID: sign all that are listed, and do not ask', { short: 'y' }),
+    yes: flag('Without an ID, or for a thread: sign what is listed, and do not ask', {
+      short: 'y',
+    }),
   },
   examples: [
     'rye sign',
@@ -275,10 +288,12 @@ export const sign = defineCommand({
     "rye sign tool 'team/*'",
     'rye sign config agent/hooks',
     'rye sign --watch',
+    'rye sign thread report-7f3k',
   ],
   run: async (call) => {
     const { args, options } = call;
     const { type, pattern } = args;
+    if (type === 'thread') return await signThread(call, pattern, options);
     if (options.watch) {
       const { watchAndSign } = await import('./author.ts');
       return await watchAndSign(call, compact({ type, pattern }));
@@ -294,6 +309,17 @@ export const sign = defineCommand({
     return printSigned(call, items);
   },
 });
+
+async function signThread(
+  context: Context,
+  id: string | undefined,
+  options: { readonly dryRun: boolean; readonly yes: boolean; readonly watch: boolean },
+): Promise<ExitCode> {
+  if (id === undefined || options.watch)
+    throw new RyeError('usage', 'rye sign thread needs the ID of one thread, and no --watch');
+  const { signRecord } = await import('./sign-record.ts');
+  return await signRecord(context, id, options);
+}
 
 export const verify = defineCommand({
   details:

@@ -25,13 +25,20 @@ import {
   text,
   type ValuesOf,
 } from '../command.ts';
-import { assertOnlyWithFleet, FLEET_OPTIONS, optionName, runOnFleet } from '../fleet-run.ts';
+import {
+  assertOnlyWithFleet,
+  FLEET_OPTIONS,
+  needsKey,
+  optionName,
+  runOnFleet,
+} from '../fleet-run.ts';
 import {
   assertWritableTarget,
   directiveNamed,
   readLimits,
   readSchema,
   readValues,
+  unusedInput,
 } from '../input.ts';
 import type { Io } from '../io.ts';
 import { lastSession, nothingToContinue } from '../last-thread.ts';
@@ -91,6 +98,9 @@ const DIRECTIVE_OPTIONS = {
   ),
   continue: flag('Resume the last thread, or the last one of the directive'),
   message: text('TEXT', 'With --continue: message to the model', { short: 'm' }),
+  unsignedRecord: flag(
+    'Run without a signing key; the record counts once it is signed: rye sign thread ID',
+  ),
   async: ASYNC,
   ...FLEET_OPTIONS,
   dryRun: flag('Print the plan; register, spend and write nothing'),
@@ -130,12 +140,15 @@ const directive = defineCommand({
       assertOnlyWithFleet(options);
       target = await targetOf(options.output, io);
       return await showThread(call, { mode, isLive: !options.print }, (subscriber) =>
-        withRye(call, async (rye) =>
-          rye.threads.execute({
-            ...(await withParent(rye, request)),
-            ...subscriber,
-            onEvent: collector.before(subscriber.onEvent),
-          }),
+        withRye(
+          call,
+          async (rye) =>
+            rye.threads.execute({
+              ...(await withParent(rye, request)),
+              ...subscriber,
+              onEvent: collector.before(subscriber.onEvent),
+            }),
+          { unsignedRecords: options.unsignedRecord },
         ),
       );
     };
@@ -165,6 +178,7 @@ async function startOnly(
     });
   }
   const how = options.dryRun ? '--dry-run' : options.async ? '--async' : '--fleet';
+  if (options.unsignedRecord && !options.dryRun) throw needsKey(how);
   const misplaced = (['output', 'junit', 'print'] as const).find((name) => isUsed(options[name]));
   if (misplaced !== undefined) {
     throw new RyeError('usage', `--${misplaced} needs the result, for which ${how} does not wait`, {
@@ -265,12 +279,6 @@ async function continueLast(
 
 function isUsed(value: unknown): boolean {
   return Array.isArray(value) ? value.length > 0 : value !== undefined && value !== false;
-}
-
-function unusedInput(directiveId: string): RyeError {
-  return new RyeError('usage', 'nothing uses the text that is piped to standard input', {
-    hint: `Pass it as an input: rye run ${directiveId} --input NAME=- or ignore it: < /dev/null`,
-  });
 }
 
 type RunCall = Context & { readonly options: ValuesOf<typeof DIRECTIVE_OPTIONS> };
