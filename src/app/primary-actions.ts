@@ -1,3 +1,4 @@
+import { realpathSync } from 'node:fs';
 import { RyeError } from '../core/errors.ts';
 import { assertItemId } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
@@ -23,6 +24,9 @@ export interface ThreadActions extends PrimaryActions {
  */
 export function primaryActions(workspace: Workspace, scope: ToolScope | undefined): ThreadActions {
   const capabilities = scope?.capabilities ?? [];
+  /** True for an item in a file that no tool of the thread reads. */
+  const denies = (path: string): boolean =>
+    scope?.denies(realPath(path), realPath(workspace.options.projectPath)) === true;
   return {
     executeDirective: async (call, context) => {
       if (!scope) throw new RyeError('internal', 'no thread is running');
@@ -51,7 +55,13 @@ export function primaryActions(workspace: Workspace, scope: ToolScope | undefine
     fetchItem: async ({ itemType, itemId }) => {
       const own = programItems(workspace, itemType).find(({ id }) => id === itemId);
       const items = await workspace.items(false);
-      const { text, space } = own ?? items.load(itemType, itemId, 'fetch');
+      if (own) return textOutput(own.text, { id: itemId, type: itemType, space: own.space });
+      const { text, space, path } = items.load(itemType, itemId, 'fetch');
+      if (denies(path)) {
+        throw new RyeError('path_denied', `${itemType} ${itemId} may hold secrets`, {
+          hint: '`tools.deny_read` covers its file.',
+        });
+      }
       return textOutput(text, { id: itemId, type: itemType, space });
     },
     searchItems: async ({ query, itemType, limit }) => {
@@ -60,6 +70,7 @@ export function primaryActions(workspace: Workspace, scope: ToolScope | undefine
         query,
         limit,
         capabilities,
+        denies,
       });
       const rows = results.map(({ id, title, snippet, signature }) => ({
         id,
@@ -77,9 +88,18 @@ export function primaryActions(workspace: Workspace, scope: ToolScope | undefine
         query,
         limit,
         capabilities,
+        denies,
         withoutThreads: !includeThreads,
       }),
   };
+}
+
+function realPath(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    return path;
+  }
 }
 
 function launchedOutput(launched: LaunchedThread): ToolOutput {

@@ -40,6 +40,8 @@ export interface SearchRequest {
   readonly since?: string;
   /** Capabilities of the thread: only items that it may fetch are found and counted. */
   readonly capabilities?: readonly string[];
+  /** True for files that the thread's tools must not read: none of them is a result. Absent: a person searches. */
+  readonly denies?: (path: string) => boolean;
   /** Skip the exports of threads, unless the query names a field that only they have. */
   readonly withoutThreads?: boolean;
   /** Lines of the file to give with each result, on each side of its first match. */
@@ -88,7 +90,9 @@ export async function searchItems(
     limit,
   };
   const own = await searchProgram(workspace, indexed);
-  const found = await workspace.store.index.search(indexed, isOver);
+  const all = await workspace.store.index.search(indexed, isOver);
+  const open = all.hits.filter(({ path }) => request.denies?.(path) !== true);
+  const found = { ...all, hits: open, total: all.total - all.hits.length + open.length };
   const view = { items, isOver, node: parsed.text, contextLines: request.contextLines };
   const files = readHits(workspace, found.hits, view);
   const hits =

@@ -8,7 +8,7 @@ import { createBuiltinTools } from '../../src/tools/builtin/builtin-tools.ts';
 import { deniesRead } from '../../src/tools/deny-read.ts';
 import { runCli } from '../helpers/run-cli.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
-import { directive, inLab, type Lab } from './lab.ts';
+import { directive, inLab, type Lab, shellTool } from './lab.ts';
 
 const SECRET = 'swordfish-1234';
 
@@ -253,3 +253,43 @@ it('a confined command does not read it', async () => {
     expect(stdout, stderr).toContain('key=example');
   });
 }, 60_000);
+
+it('no item that tools.deny_read covers is fetched or found by a model', async () => {
+  await inLab(async (lab) => {
+    const note = (name: string, words: string) =>
+      `---\nname: ${name}\ntitle: ${words}\nentry_type: reference\ncategory: ${name.includes('/') ? name.slice(0, name.lastIndexOf('/')) : ''}\nversion: 1.0.0\n---\n\nzebra ${words}\n`;
+    const notes = { 'own/token': `own ${SECRET}`, plain: 'plain words' };
+    for (const [name, words] of Object.entries(notes))
+      lab.signed(`knowledge/${name}.md`, note(name.split('/').at(-1) ?? '', words));
+    const deny = ['.ai/knowledge/own/', '.ai/tools/secret/**'];
+    lab.signed('config/agent/resilience.yaml', JSON.stringify({ tools: { deny_read: deny } }));
+    mkdirSync(join(lab.project, '.ai/tools/secret'), { recursive: true });
+    lab.signed('tools/secret/key.sh', shellTool(`echo zebra ${SECRET}`));
+    lab.signed(
+      'directives/reader.md',
+      directive('reader', {
+        limits: 'turns="4" spend="0.10"',
+        permissions: '<execute><tool>rye/search</tool></execute><fetch>*</fetch>',
+      }),
+    );
+    const bodies: string[] = [];
+    await lab.model(({ body }) => {
+      bodies.push(JSON.stringify(body));
+      if (bodies.length > 1) return reply('done');
+      return calls(
+        toolUse('rye_fetch', { item_type: 'knowledge', item_id: 'own/token' }),
+        toolUse('rye_fetch', { item_type: 'tool', item_id: 'secret/key' }),
+        toolUse('rye_fetch', { item_type: 'knowledge', item_id: 'plain' }),
+        toolUse('rye_search', { query: 'zebra' }),
+        toolUse('rye_search', { query: 'swordfish' }),
+      );
+    });
+    const result = await lab.run('reader');
+    expect(result.status, JSON.stringify(result)).toBe('completed');
+    const seen = bodies.slice(1).join('\n');
+    expect(seen).toContain('plain words');
+    expect(seen).toContain('tools.deny_read');
+    expect(seen).not.toContain(SECRET);
+    expect(seen).not.toContain('own/token\\\\\\"');
+  });
+});
