@@ -108,7 +108,7 @@ function keysOf(workspace: Workspace): KeysService {
     return await changingKeys(workspace, act);
   };
   return {
-    init: async () => await keyring.init(),
+    init: async (options = {}) => await keyring.init(options),
     list: async () => keyring.list(),
     export: async () => keyring.export(),
     inspect: async (text, options = {}) => keyring.inspect(text, options),

@@ -32,6 +32,7 @@ import {
 import type { FindRunKey } from './payloads.ts';
 import { isProtected, openProtected } from './protected-key.ts';
 import { FULL_SCOPE, WORKER_SCOPE } from './scope.ts';
+import { type AskAgent, agentSigner, sshAgent } from './ssh-agent.ts';
 
 export interface KeyringOptions {
   /** Folder that contains the user's `.ai`. */
@@ -72,6 +73,7 @@ export class KeyFinder implements KeyLookup {
   readonly #askPassphrase: () => string;
   #passphrase: string | undefined;
   readonly environment: EnvironmentKeys;
+  readonly agent: AskAgent;
   readonly #statements = new Map<string, { readonly text: string; readonly value: Rotation }>();
 
   constructor({ userSpacePath, projectPath, env = {}, now, ...options }: KeyringOptions) {
@@ -80,6 +82,7 @@ export class KeyFinder implements KeyLookup {
     this.#askPassphrase = passphrase ?? noPassphrase;
     this.#now = now;
     this.environment = environmentKeys(env);
+    this.agent = sshAgent(env);
     this.user = keyPaths(userSpacePath);
     this.project = keyPaths(projectPath);
     this.projectPath = projectPath;
@@ -295,12 +298,24 @@ export class KeyFinder implements KeyLookup {
   }
 
   #homeSigner(): SigningKey {
+    if (this.isInAgent()) {
+      const text = readKeyFile(this.user.publicKey)?.text ?? '';
+      return agentSigner(
+        ownKey(() => readPublicKey(text, this.user.publicKey)),
+        this.agent,
+      );
+    }
     return ownKey(() => readPrivateKey(this.openPrivate(), this.user.privateKey));
   }
 
   loadSigner(): SigningKey {
     this.#signer ??= this.environment.signer() ?? this.#homeSigner();
     return this.#signer;
+  }
+
+  /** True if the signing key of the user space is one of ssh-agent. */
+  isInAgent(): boolean {
+    return readKeyFile(this.user.agentKey) !== undefined;
   }
 
   /** Returns the passphrase, asked for once. */

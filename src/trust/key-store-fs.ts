@@ -167,6 +167,8 @@ export function keyPaths(spacePath: string) {
     signing,
     privateKey: join(signing, 'private_key.pem'),
     publicKey: join(signing, 'public_key.pem'),
+    /** Names the key of ssh-agent; it is in place of a private key. */
+    agentKey: join(signing, 'agent_key'),
     trusted: join(root, 'trusted'),
     revoked: join(root, 'revoked'),
     rotated: join(root, 'rotated'),

@@ -26,6 +26,7 @@ import {
 } from './key-store-fs.ts';
 import {
   generateKeyPair,
+  type InitOptions,
   type KeyInfo,
   type KeyRotation,
   type Keyring,
@@ -41,6 +42,7 @@ import { isProtected, protectKey } from './protected-key.ts';
 import { describeScope, FULL_SCOPE } from './scope.ts';
 import { signText } from './signature.ts';
 import { parseSignatureLine, splitText } from './signature-line.ts';
+import { agentKeyNamed } from './ssh-agent.ts';
 
 /** Opens the keyring of a user in a project; reads files only on demand. */
 export function openKeyring(options: KeyringOptions): Keyring {
@@ -93,17 +95,21 @@ class DiskKeyring implements Keyring {
     return payloadSigner(this.recordSigner());
   }
 
-  async init(): Promise<KeyInfo> {
+  async init({ agent }: InitOptions = {}): Promise<KeyInfo> {
     if (this.#finder.environment.hasSigner) {
       throw new RyeError('already_exists', 'RYE_SIGNING_KEY already holds your signing key', {
         hint: 'Unset RYE_SIGNING_KEY to create one in your user space.',
       });
     }
-    const { signing, privateKey, publicKey } = this.#user;
-    const { privatePem, publicPem } = generateKeyPair();
+    const { signing, privateKey, publicKey, agentKey } = this.#user;
+    const held = agent === undefined ? undefined : agentKeyNamed(agent, this.#finder.agent);
+    const { privatePem, publicPem } = held
+      ? { privatePem: `${held.fingerprint}\n`, publicPem: held.key.pem }
+      : generateKeyPair();
     makeKeyDirectory(signing);
     // a public key without its private key is the rest of a lost key; never overwrite it
-    if (readKeyFile(publicKey) !== undefined || !createKeyFile(privateKey, privatePem)) {
+    const isThere = [publicKey, privateKey, agentKey].some((path) => readKeyFile(path));
+    if (isThere || !createKeyFile(held ? agentKey : privateKey, privatePem)) {
       throw new RyeError('already_exists', `a signing key already exists in ${signing}`, {
         hint: 'To replace it, run: rye keys rotate',
         details: { path: signing },
@@ -215,19 +221,21 @@ class DiskKeyring implements Keyring {
     // another process may have rotated it
     this.#finder.forget();
     const old = this.#finder.loadSigner();
-    const { archive, privateKey, publicKey } = this.#user;
+    const { archive, privateKey, publicKey, agentKey } = this.#user;
+    const kept = this.#finder.isInAgent() ? undefined : this.#finder.readPrivate();
     const pair = generateKeyPair();
     const next = readPrivateKey(pair.privatePem, 'the new key');
     // The keyring works after each step: the new key is trusted before it signs anything.
     makeKeyDirectory(join(archive, old.keyId));
-    writeKeyFile(join(archive, old.keyId, 'private_key.pem'), this.#finder.readPrivate());
+    if (kept) writeKeyFile(join(archive, old.keyId, 'private_key.pem'), kept);
     writeKeyFile(join(archive, old.keyId, 'public_key.pem'), old.pem);
     await this.#writeTrusted({ key: next, owner: 'self', scope: FULL_SCOPE }, old);
     const before = { key: old, owner: 'self (until rotated)', scope: FULL_SCOPE };
     await this.#writeTrusted(before, next);
     this.#changes.recordRotation(old, next);
-    writeKeyFile(privateKey, this.#asProtectedAs(this.#finder.readPrivate(), pair.privatePem));
+    writeKeyFile(privateKey, kept ? this.#asProtectedAs(kept, pair.privatePem) : pair.privatePem);
     writeKeyFile(publicKey, pair.publicPem);
+    rmSync(agentKey, { force: true });
     this.#finder.forget();
     await this.#resign(old.keyId, next);
     const statement = this.#changes.publish().find((path) => path.includes(old.keyId));
@@ -238,6 +246,11 @@ class DiskKeyring implements Keyring {
     if (this.#finder.environment.hasSigner) {
       throw new RyeError('usage', 'the signing key comes from RYE_SIGNING_KEY', {
         hint: 'Unset RYE_SIGNING_KEY to protect the key in your user space.',
+      });
+    }
+    if (this.#finder.isInAgent()) {
+      throw new RyeError('usage', 'the signing key is in ssh-agent: rye has no private key', {
+        hint: 'Protect its file: ssh-keygen -p -f FILE',
       });
     }
     const { privateKey, publicKey } = this.#user;

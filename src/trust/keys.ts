@@ -187,6 +187,11 @@ export interface KeyInfo {
   readonly problem?: string;
 }
 
+export interface InitOptions {
+  /** The comment or the fingerprint of an Ed25519 key that ssh-agent holds. Absent: a new key is made. */
+  readonly agent?: string;
+}
+
 /** A finished rotation. */
 export interface KeyRotation {
   readonly old_key_id: string;
@@ -228,8 +233,8 @@ export interface Keyring extends KeyLookup {
   recordSigner(): SigningKey;
   payloadSigner(): PayloadSigner;
   readonly payloadVerifier: PayloadVerifier;
-  /** Creates the signing key; throws `already_exists` if there is one. */
-  init(): Promise<KeyInfo>;
+  /** Creates the signing key, or takes one of ssh-agent; throws `already_exists` if there is one. */
+  init(options?: InitOptions): Promise<KeyInfo>;
   list(): readonly KeyInfo[];
   export(): { readonly key_id: string; readonly pem: string };
   /** Returns what {@link trust} would write. `source` names the text in errors. */

@@ -4,6 +4,7 @@ import type { JsonObject } from '../../core/json.ts';
 import type { SearchAnswer } from '../../core/search.ts';
 import type { Problem, SignOutcome, VerifyOutcome } from '../../items/signing-fs.ts';
 import type {
+  InitOptions,
   KeyRotation,
   KeyInfo as KeySummary,
   OfferedKey,
@@ -121,7 +122,7 @@ export interface LocatedItem {
 
 export interface KeysService {
   /** Creates the signing key; refuses with `already_exists` when there is one. */
-  init(): Promise<KeySummary>;
+  init(options?: InitOptions): Promise<KeySummary>;
   list(): Promise<readonly KeySummary[]>;
   /** The public key as PEM text. */
   export(): Promise<{ readonly key_id: string; readonly pem: string }>;

@@ -17,10 +17,16 @@ const yes = flag('Do not ask; without a terminal, rye never asks', { short: 'y' 
 
 const init = defineCommand({
   name: 'init',
-  summary: 'Create the signing key',
-  examples: ['rye keys init'],
+  summary: 'Create the signing key, or use one of ssh-agent',
+  details:
+    'With --agent the private key stays in ssh-agent, and rye asks the agent that SSH_AUTH_SOCK names for each signature.',
+  options: {
+    agent: text('KEY', 'An Ed25519 key of ssh-agent, by its comment or SHA256 fingerprint'),
+  },
+  examples: ['rye keys init', 'rye keys init --agent me@laptop'],
   run: async (call) => {
-    const key = await withRye(call, (rye) => rye.keys.init());
+    const { agent } = call.options;
+    const key = await withRye(call, (rye) => rye.keys.init(compact({ agent })));
     return printResult(call, key, () =>
       call.global.quiet ? [] : [`signing key ${key.key_id} in ${key.path}`],
     );

@@ -98,9 +98,7 @@ const DIRECTIVE_OPTIONS = {
   ),
   continue: flag('Resume the last thread, or the last one of the directive'),
   message: text('TEXT', 'With --continue: message to the model', { short: 'm' }),
-  unsignedRecord: flag(
-    'Run without a signing key; the record counts once it is signed: rye sign thread ID',
-  ),
+  unsignedRecord: flag('Run without a signing key; sign the record later: rye sign thread'),
   async: ASYNC,
   ...FLEET_OPTIONS,
   dryRun: flag('Print the plan; register, spend and write nothing'),
