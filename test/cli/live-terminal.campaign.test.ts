@@ -199,7 +199,7 @@ test(
     await terminal.shows('watch: rye attach work-demo    cancel: rye threads cancel work-demo');
     terminal.run('attach work-demo');
     await terminal.shows(
-      /^Ctrl-C detaches.*\nwork · sonnet-5\.5 · limit 9 turns, \$0\.50 · work-demo\n\n {2}The first words\./,
+      /^work · sonnet-5\.5 · limit 9 turns, \$0\.50 · work-demo\n\n {2}The first words\./,
     );
     await terminal.shows('turn 1 of 9');
     terminal.press('C-c');
@@ -213,6 +213,48 @@ test(
     await terminal.shows('exit=0');
     expect(terminal.screen()).toContain('  The end.');
     expect(terminal.screen()).toContain('✓ 1 turn');
+  },
+  LIMIT,
+);
+
+test(
+  'attach has a field: a message that is typed there waits below the output, reaches the model, and is shown once',
+  async () => {
+    let release = (): void => {};
+    const gate = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const seen: string[] = [];
+    const { here, open, env } = await place(({ body }) => {
+      seen.push(JSON.stringify(body.messages));
+      if (seen.length > 1) return reply('In metric units.');
+      return {
+        steps: [
+          { kind: 'wait', until: gate },
+          ...calls(toolUse('rye_file_system_ls', { path: 'src' })).steps,
+        ],
+      };
+    });
+    const terminal = await open(80, 24);
+    terminal.run('run work --thread-id work-demo --async');
+    await terminal.shows('watch: rye attach work-demo');
+    terminal.run('attach work-demo');
+    await terminal.shows('› a message to the model; Enter sends, Ctrl-C detaches');
+    terminal.type('Use metric units');
+    terminal.press('Enter');
+    await terminal.shows(/queued: Use metric units \(.*\n› a message to the model/);
+    terminal.type('half a thou');
+    await terminal.shows('half a thou');
+    release();
+    await terminal.shows('exit=0');
+    expect(seen.at(-1)).toContain('Use metric units');
+    const screen = terminal.screen();
+    expect(screen).toMatch(/› Use metric units {2}\(delivered\)/);
+    expect(screen).not.toContain('queued: ');
+    expect(screen.split('Use metric units')).toHaveLength(2);
+    expect(screen).toMatch(/\n\n› half a thou {2}\(not sent\)\n\n✓ 2 turns · /);
+    const { deliveries } = await here.json(['threads', 'deliveries', 'work-demo'], { env });
+    expect(deliveries).toMatchObject([{ close_reason: 'delivered', text: 'Use metric units' }]);
   },
   LIMIT,
 );
@@ -236,9 +278,7 @@ test(
     await other.shows('The second.');
     const terminal = await open(200);
     terminal.run('attach work-demo');
-    await terminal.shows(
-      /^Ctrl-C detaches [^\n]*\n[^\n]* · work-demo\n\n {2}● ls src .*\n\n {2}The second\.\n/,
-    );
+    await terminal.shows(/^[^\n]* · work-demo\n\n {2}● ls src .*\n\n {2}The second\.\n/);
     release();
     await terminal.shows(/✓ 3 turns · .* {8}open: rye threads open work-demo\nexit=0/);
     expect(terminal.screen()).not.toContain('The first answer.');

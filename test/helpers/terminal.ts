@@ -10,6 +10,7 @@ export interface Terminal {
   /** Types a command line of `rye`; the exit status follows as `exit=0`. */
   run(args: string): void;
   press(...keys: readonly string[]): void;
+  type(text: string): void;
   /** The visible rows. */
   screen(): string;
   /** The visible rows with the sequences of their colors. */
@@ -52,12 +53,17 @@ export async function openTerminal(options: TerminalOptions): Promise<Terminal> 
   const screen = (): string => tmux('capture-pane', '-p', '-t', 't').trimEnd();
   return {
     run: (args) => {
+      // at once: until the shell clears it, the screen would still show the last command
+      tmux('send-keys', '-R', '-t', 't');
       const line = `clear; ${process.execPath} ${program} ${args}; echo exit=$?`;
       tmux('send-keys', '-t', 't', '-l', line);
       tmux('send-keys', '-t', 't', 'Enter');
     },
     press: (...keys) => {
       tmux('send-keys', '-t', 't', ...keys);
+    },
+    type: (text) => {
+      tmux('send-keys', '-t', 't', '-l', text);
     },
     screen,
     colors: () => tmux('capture-pane', '-p', '-e', '-t', 't'),

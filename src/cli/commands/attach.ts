@@ -5,6 +5,7 @@ import { compact } from '../../core/json.ts';
 import { isActive, type ThreadResult } from '../../core/thread.ts';
 import { type Context, defineCommand } from '../command.ts';
 import { colorsOf, wrapped } from '../output.ts';
+import type { Steering } from '../render/steer-field.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
 import { createRenderer, exitCodeOfResult, OUTPUT_OPTIONS, outputModeOf } from '../thread-run.ts';
@@ -12,7 +13,7 @@ import { composed, oneLine } from '../visible.ts';
 
 export const attach = defineCommand({
   details:
-    "Shows the current run from its start and follows it to its end, with the thread's exit code. Ctrl-C detaches: the thread keeps running. For a finished thread, shows the last turn.",
+    "Shows the current run from its start and follows it to its end, with the thread's exit code. At a terminal, type to steer it. Ctrl-C detaches: the thread keeps running. For a finished thread, shows the last turn.",
   arguments: { id: THREAD },
   options: OUTPUT_OPTIONS,
   examples: [
@@ -23,12 +24,17 @@ export const attach = defineCommand({
   run: async (call) => {
     const { args, options, io } = call;
     const mode = outputModeOf(call, options.outputFormat);
-    const signal = AbortSignal.any([io.cancellation(), io.outputClosed]);
+    const left = new AbortController();
+    const signal = AbortSignal.any([io.cancellation(), io.outputClosed, left.signal]);
     const renderer = await createRenderer(call, { mode, isLive: !options.print });
     try {
       return await withRye(call, async (rye) => {
         const id = await rye.threads.resolveId(args.id);
-        if (mode === 'text' && !options.print) await hintSteer(call, rye, id);
+        const { thread } = await rye.threads.show(id);
+        if (mode === 'text' && !options.print && isActive(thread.status)) {
+          if (renderer.openField) await renderer.openField(steeringOf(rye, id, left));
+          else hintSteer(call, id);
+        }
         for await (const event of currentRun(rye, id, signal)) renderer.event(event);
         if (signal.aborted) {
           renderer.close();
@@ -45,12 +51,21 @@ export const attach = defineCommand({
   },
 });
 
-/** Tells a person at a terminal how to talk to a running thread. */
-async function hintSteer(context: Context, rye: Rye, id: string): Promise<void> {
+/** What the input field does with a message, and with Ctrl-C. */
+function steeringOf({ deliveries }: Rye, id: string, left: AbortController): Steering {
+  return {
+    send: async (message) => {
+      const { delivery, outlook } = await deliveries.send(id, message);
+      return { id: delivery.delivery_id, outlook };
+    },
+    detach: () => left.abort(),
+  };
+}
+
+/** Tells a person at a terminal without a keyboard how to talk to a running thread. */
+function hintSteer(context: Context, id: string): void {
   const { io, global } = context;
   if (!io.stderr.isTty || global.quiet) return;
-  const { thread } = await rye.threads.show(id);
-  if (!isActive(thread.status)) return;
   const colors = colorsOf(io.stderr, context);
   const line = `Ctrl-C detaches    message: rye threads steer ${oneLine(id)} TEXT`;
   for (const part of wrapped(line, io.stderr)) io.stderr.write(composed(`${colors.dim(part)}\n`));

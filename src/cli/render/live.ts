@@ -10,6 +10,7 @@ import { createLiveView } from './live-view.ts';
 import { renderMarkdown } from './markdown.ts';
 import { outcomeLines } from './outcome.ts';
 import { outputLines } from './outputs.ts';
+import { SteerField } from './steer-field.ts';
 import { printFailure, printResult, type Renderer } from './text.ts';
 
 export interface LiveOptions {
@@ -39,8 +40,10 @@ export function createLiveRenderer(io: Io, options: LiveOptions): Renderer {
     readFile: (file) => readSmallFile(folder, file),
   });
   const dialog = io.stdinIsTty ? createApprovalDialog({ io, view, sink, colors }) : undefined;
+  let field: SteerField | undefined;
   const close = (told?: string): void => {
     dialog?.close();
+    field?.close();
     view.close(told);
   };
   const finish = (result: ThreadResult): void => {
@@ -62,8 +65,12 @@ export function createLiveRenderer(io: Io, options: LiveOptions): Renderer {
   const event: Renderer['event'] = (one) => {
     view.event(one);
     dialog.event(one);
+    field?.event(one);
   };
-  return { event, finish, close, attendant: dialog };
+  const openField: Renderer['openField'] = async (steering) => {
+    field = await SteerField.open({ io, view, sink, colors }, steering);
+  };
+  return { event, finish, close, attendant: dialog, openField };
 }
 
 function printMarkdown(text: string, sink: Sink, colors: Colors): void {

@@ -13,6 +13,7 @@ import { shortReason } from './call-line.ts';
 import { deliveredText } from './delivered.ts';
 import { nextLine } from './outcome.ts';
 import { type ProgressLine, payloadOf, runLines, type Tone } from './progress-line.ts';
+import type { Steering } from './steer-field.ts';
 
 /** Renders text for a log file or a pipe: short progress lines on stderr, the final result on stdout. */
 export function createTextRenderer(io: Io, colors: Colors, isQuiet: boolean): Renderer {
@@ -167,6 +168,8 @@ export interface Renderer {
   readonly finish: (result: ThreadResult) => void;
   /** Asks the person at the terminal about requests; absent: no person is there. */
   readonly attendant?: ApprovalAttendant;
+  /** Opens a field in which the person writes to the model; absent: there is no keyboard, or no place for it. */
+  readonly openField?: (steering: Steering) => Promise<void>;
   /** Restores the terminal, also after an error. */
   readonly close: () => void;
 }
