@@ -24,10 +24,10 @@ export function parseJson(text: string): JsonValue | undefined {
   }
 }
 
-/** Levels of a value that a person passes. What walks a deeper one would use up the stack. */
+/** Levels of a value from outside. What walks a deeper one would use up the stack. */
 const MAX_LEVELS = 1000;
 
-/** Parses JSON that a person passes; undefined if it is not JSON, or nested more than 1,000 levels deep. */
+/** Parses JSON that a person or a file of another program passes; undefined if it is not JSON, or nested more than 1,000 levels deep. */
 export function parseGivenJson(text: string): JsonValue | undefined {
   const value = parseJson(text);
   return value !== undefined && levelsOf(text) > MAX_LEVELS ? undefined : value;
@@ -37,11 +37,17 @@ export function parseGivenJson(text: string): JsonValue | undefined {
 function levelsOf(text: string): number {
   let level = 0;
   let deepest = 0;
-  for (const [part] of text.matchAll(/"(?:[^"\\]|\\.)*"|[[{\]}]/g)) {
-    if (part === '[' || part === '{') {
+  let isInString = false;
+  // an expression that matches strings would use up its stack on a long one
+  for (let at = 0; at < text.length; at += 1) {
+    const char = text[at];
+    if (isInString && char === '\\') at += 1;
+    else if (char === '"') isInString = !isInString;
+    else if (isInString) continue;
+    else if (char === '[' || char === '{') {
       level += 1;
       deepest = Math.max(deepest, level);
-    } else if (part === ']' || part === '}') level -= 1;
+    } else if (char === ']' || char === '}') level -= 1;
   }
   return deepest;
 }

@@ -69,6 +69,8 @@ class NodeReader {
   readonly #path: string;
   readonly #lines: LineCounter;
   #count = 0;
+  /** Finding an anchor takes a walk through the document, and aliases of aliases come here again and again. */
+  readonly #targets = new Map<Alias.Parsed, ParsedNode | undefined>();
 
   constructor(document: Document.Parsed, path: string, lines: LineCounter) {
     this.#document = document;
@@ -97,7 +99,9 @@ class NodeReader {
   }
 
   #readAlias(node: Alias.Parsed, offset: number): ConfigNode {
-    const target = node.resolve(this.#document) as ParsedNode | undefined;
+    if (!this.#targets.has(node))
+      this.#targets.set(node, node.resolve(this.#document) as ParsedNode | undefined);
+    const target = this.#targets.get(node);
     if (target === undefined) {
       throw this.#fail(`the alias *${node.source} has no anchor before it`, offset);
     }

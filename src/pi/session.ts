@@ -1,5 +1,5 @@
 import { RyeError, type SourceLocation } from '../core/errors.ts';
-import { isJsonObject, type JsonObject, parseJson, toText } from '../core/json.ts';
+import { isJsonObject, type JsonObject, parseGivenJson, toText } from '../core/json.ts';
 
 /** The newest version of pi's session format that is read and written. */
 export const PI_VERSION = 3;
@@ -332,7 +332,7 @@ function leadingRecords(
 }
 
 function recordOf(text: string, line: number): PiRecord | undefined {
-  const value = parseJson(text);
+  const value = parseGivenJson(text);
   return isJsonObject(value) && typeof value['type'] === 'string'
     ? { line, text, value }
     : undefined;
