@@ -9,7 +9,7 @@ import {
 import { compact } from '../core/json.ts';
 import type { Io, Sink } from './io.ts';
 import { wrapText } from './terminal-text.ts';
-import { composed, jsonText, type Shown, shown, visible } from './visible.ts';
+import { joined, jsonText, type Shown, shown, visible } from './visible.ts';
 import { withWarnings } from './warnings.ts';
 
 /** Form of the output: text for people, one JSON document, or JSON lines that end with a result line. */
@@ -60,7 +60,7 @@ export function failureText(
 ): Shown {
   const first = shown`rye: ${visible(message)} [${code}]\n`;
   const text = hint === undefined ? first : shown`${first}hint: ${visible(hint)}\n`;
-  return sink?.isTty === true ? composed(wrapText(text, sink.columns).join('\n')) : text;
+  return sink?.isTty === true ? joined(wrapText(text, sink.columns), '\n') : text;
 }
 
 export interface FailureOptions {

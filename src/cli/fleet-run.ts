@@ -4,7 +4,7 @@ import { EXIT, type ExitCode, RyeError } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
 import { type Context, choice, flag, integer, text, type ValuesOf } from './command.ts';
-import { printDocument, printLine, printLines, resultText } from './output.ts';
+import { printDocument, printLines, printText, resultText, watchLine } from './output.ts';
 import { withRye } from './session.ts';
 import { exitCodeOfResult, type outputModeOf } from './thread-run.ts';
 import { oneLine, shown } from './visible.ts';
@@ -44,7 +44,8 @@ export async function runOnFleet(
     );
     const { thread_id: id } = launched;
     if (!options.wait) {
-      if (isText && io.stdout.isTty) printLines(io, queuedLines(id));
+      if (isText && io.stdout.isTty)
+        printLines(io, [oneLine(`${id} is queued for the fleet`), watchLine(id)]);
       else printDocument(io, { success: true, ...launched });
       return EXIT.ok;
     }
@@ -66,7 +67,7 @@ export async function runOnFleet(
     const success = thread.status === 'completed';
     const result = { success, ...end, ...(last === id ? {} : { continuation_thread_id: last }) };
     if (isText) {
-      if (success) printLine(io, resultText(result));
+      if (success) printText(io, `${resultText(result)}\n`);
       else
         io.stderr.write(
           shown`${oneLine(id)} ${thread.status}: ${oneLine(thread.error?.message ?? '')}\n`,
@@ -74,13 +75,6 @@ export async function runOnFleet(
     } else printDocument(io, result);
     return exitCodeOfResult(result as unknown as ThreadResult);
   });
-}
-
-function queuedLines(id: string): readonly string[] {
-  return [
-    `${id} is queued for the fleet`,
-    `watch: rye attach ${id}    cancel: rye threads cancel ${id}`,
-  ];
 }
 
 const OF_FLEET = [

@@ -9,7 +9,7 @@ import { didYouMean } from '../core/text.ts';
 import type { Argument, Context } from './command.ts';
 import type { Io } from './io.ts';
 import { quietOptions } from './session.ts';
-import { oneLine, shown } from './visible.ts';
+import { type Shown, shown } from './visible.ts';
 
 /** Declares an argument that names a type, in singular or plural. */
 export function typeArgument<const T extends string>(
@@ -244,12 +244,12 @@ function limitValue(name: string, text: string): number {
  */
 export async function confirm(
   { io, options }: Pick<Context, 'io'> & { readonly options: { readonly yes: boolean } },
-  effects: readonly string[],
-  question: string,
+  effects: readonly Shown[],
+  question: Shown,
 ): Promise<void> {
   if (!io.stdinIsTty || !io.stderr.isTty || options.yes) return;
-  for (const effect of effects) io.stderr.write(shown`${oneLine(effect)}\n`);
-  const answer = await io.ask(`${question} [y/N] `);
+  for (const effect of effects) io.stderr.write(shown`${effect}\n`);
+  const answer = await io.ask(shown`${question} [y/N] `);
   if (/^y(?:es)?$/i.test(answer.trim())) return;
   throw new RyeError('cancelled', 'nothing was changed', {
     hint: 'To confirm, answer y or use --yes.',

@@ -37,7 +37,7 @@ export interface Io {
    */
   stdinState(): Promise<'data' | 'silent' | 'none'>;
   /** Prints a question on stderr and reads one line from the terminal. Returns '' on end of input or an interrupt. */
-  ask(question: string): Promise<string>;
+  ask(question: Shown): Promise<string>;
   /** Takes the keys of the terminal one by one, without echo, until the keyboard is closed. */
   openKeyboard(handlers: KeyHandlers): Promise<Keyboard>;
   readonly env: Readonly<Record<string, string | undefined>>;

@@ -18,7 +18,7 @@ import { ROOT } from './root.ts';
 import { shortHelp } from './short-help.ts';
 import { ERASE_LINE } from './terminal-text.ts';
 import { gatheringUnsigned } from './unsigned-notices.ts';
-import { composed } from './visible.ts';
+import { visible } from './visible.ts';
 
 export { createProcessIo };
 
@@ -53,12 +53,12 @@ async function runCall(argv: readonly string[], io: Io): Promise<ExitCode> {
   } catch (error) {
     if (isNotBundled(error)) throw error;
     if (error instanceof MissingCommand && mode === 'text') {
-      io.stderr.write(composed(error.help));
+      io.stderr.write(visible(error.help));
       return EXIT.usage;
     }
     if (error instanceof CommanderError) {
       if (error.exitCode === 0) {
-        if (mode === 'text') io.stdout.write(composed(printed));
+        if (mode === 'text') io.stdout.write(visible(printed));
         else io.stdout.writeRaw(`${informationDocument(error, printed)}\n`);
         return EXIT.ok;
       }

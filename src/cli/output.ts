@@ -1,18 +1,28 @@
 import path from 'node:path';
-import picocolors from 'picocolors';
 import { EXIT, type ExitCode } from '../core/errors.ts';
 import { type JsonObject, toText } from '../core/json.ts';
 import type { Context } from './command.ts';
 import { type Io, isSet, type Sink } from './io.ts';
 import {
   type Colors,
+  createColors,
   displayWidth,
   graphemesOf,
   squeeze,
   truncate,
   wrapText,
 } from './terminal-text.ts';
-import { composed, jsonText, oneLine, type Shown } from './visible.ts';
+import {
+  joined,
+  jsonText,
+  oneLine,
+  partOf,
+  replaced,
+  type Shown,
+  shown,
+  trimmed,
+  visible,
+} from './visible.ts';
 import { withWarnings } from './warnings.ts';
 
 /** Prints the one JSON document of a call, with the warnings of the call. */
@@ -25,20 +35,31 @@ export function printJson(io: Io, value: object): void {
   io.stdout.writeRaw(`${jsonText(value, io.stdout.isTty ? 2 : 0)}\n`);
 }
 
-/** Prints a line of the result for people. */
-export function printLine(io: Io, line: string): void {
-  io.stdout.write(composed(`${line}\n`));
+/** Prints a JSON value as one of several lines. */
+export function printJsonLine(io: Io, value: unknown): void {
+  io.stdout.writeRaw(`${jsonText(value)}\n`);
 }
 
-export function printLines(io: Io, lines: readonly string[]): void {
+/** Prints a line of the result for people. */
+export function printLine(io: Io, line: Shown): void {
+  io.stdout.write(shown`${line}\n`);
+}
+
+export function printLines(io: Io, lines: readonly Shown[]): void {
   for (const line of lines) printLine(io, line);
+}
+
+/** Prints text from elsewhere: drawn on a terminal, as it is in a pipe. */
+export function printText(io: Io, text: string): void {
+  if (io.stdout.isTty) io.stdout.write(visible(text));
+  else io.stdout.writeRaw(text);
 }
 
 /** Prints the result of a successful command: a document with `--json`, else lines for people. */
 export function printResult(
   { io, global }: Context,
   document: object,
-  lines: () => readonly string[],
+  lines: () => readonly Shown[],
 ): ExitCode {
   if (global.json) printDocument(io, { success: true, ...document });
   else printLines(io, lines());
@@ -47,7 +68,7 @@ export function printResult(
 
 /** Returns the colors for a stream: off without a terminal, with NO_COLOR or --no-color. FORCE_COLOR turns them on. */
 export function colorsOf(sink: Sink, { io, global }: Pick<Context, 'io' | 'global'>): Colors {
-  return picocolors.createColors(wantsColor(sink, io.env, global.color));
+  return createColors(wantsColor(sink, io.env, global.color));
 }
 
 function wantsColor(sink: Sink, env: Io['env'], isAllowed: boolean): boolean {
@@ -58,6 +79,7 @@ function wantsColor(sink: Sink, env: Io['env'], isAllowed: boolean): boolean {
 }
 
 const GAP = '  ';
+const NOTHING = shown``;
 
 /** A last column that shows less than this is not worth its place. */
 const LEAST_LAST = 16;
@@ -79,7 +101,7 @@ export function formatTable(
   rows: readonly (readonly Cell[])[],
   sink: Sink,
   optional: readonly string[] = [],
-): readonly string[] {
+): readonly Shown[] {
   const cells = [headings, ...rows].map((row) => row.map(cellText));
   const columns = headings.map((heading, column) => ({
     heading,
@@ -98,39 +120,48 @@ export function formatTable(
     }
   }
   return cells.map((row) => {
-    const padded = columns.map(({ column, width }) => pad(row[column] ?? '', width));
-    const line = padded.join(GAP).trimEnd();
+    const padded = columns.map(({ column, width }) => pad(row[column] ?? NOTHING, width));
+    const line = trimmed(joined(padded, GAP));
     if (!sink.isTty || displayWidth(line) <= sink.columns) return line;
-    const before = [...padded.slice(0, -1), ''].join(GAP);
+    const before = joined([...padded.slice(0, -1), NOTHING], GAP);
     const room = sink.columns - displayWidth(before);
     if (room < LEAST_LAST) return truncate(line, sink.columns);
-    return `${before}${squeeze(row.at(-1) ?? '', room)}`;
+    return shown`${before}${squeeze(row.at(-1) ?? NOTHING, room)}`;
   });
 }
 
 /** Wraps a line to the width of a terminal and indents what follows. Elsewhere the line stays whole. */
-export function wrapped(line: string, sink: Sink, indent = GAP): readonly string[] {
+export function wrapped(
+  line: Shown,
+  sink: Sink,
+  indent: typeof GAP | Shown = GAP,
+): readonly Shown[] {
   if (!sink.isTty || displayWidth(line) <= sink.columns) return [line];
-  const [first = '', ...rest] = wrapText(line, sink.columns);
+  const [first = NOTHING, ...rest] = wrapText(line, sink.columns);
   const room = Math.max(1, sink.columns - indent.length);
-  return rest.length === 0
-    ? [first]
-    : [first, ...wrapText(rest.join(' '), room).map((piece) => `${indent}${piece.trimStart()}`)];
+  if (rest.length === 0) return [first];
+  const pieces = wrapText(joined(rest, ' '), room);
+  return [
+    first,
+    ...pieces.map((piece) => shown`${indent}${replaced(piece, /^\s+/g, () => NOTHING)}`),
+  ];
 }
 
 /** Shows the end of a path that is wider than a terminal, from a folder on if one begins there. */
-export function fitPath(file: string, sink: Sink, used = 0): string {
+export function fitPath(file: Shown, sink: Sink, used = 0): Shown {
   const room = Math.max(1, sink.columns - used);
   if (!sink.isTty || displayWidth(file) <= room) return file;
   const characters = [...graphemesOf(file)];
   while (displayWidth(characters.join('')) > room - 1) characters.shift();
   const end = characters.join('');
   const folder = end.indexOf('/');
-  return `…${end.slice(folder === -1 || folder === end.length - 1 ? 0 : folder)}`;
+  const from = folder === -1 || folder === end.length - 1 ? 0 : folder;
+  return shown`…${partOf(file, file.length - end.length + from)}`;
 }
 
-function pad(text: string, width: number): string {
-  return text + ' '.repeat(Math.max(0, width - displayWidth(text)));
+/** Fills a text up to a width with spaces. */
+export function pad(text: Shown, width: number): Shown {
+  return shown`${text}${oneLine(' '.repeat(Math.max(0, width - displayWidth(text))))}`;
 }
 
 /** Draws a path as people read it: relative if it is below the working directory. */
@@ -155,9 +186,14 @@ export function displayText(text: string, io: Io): string {
   }
 }
 
+/** Returns the next commands for a thread that runs elsewhere. */
+export function watchLine(id: string): Shown {
+  return oneLine(`watch: rye attach ${id}    cancel: rye threads cancel ${id}`);
+}
+
 /** Returns `1 item` or `2 items`. */
 export function count(total: number, noun: string): Shown {
-  return composed(`${total} ${noun}${total === 1 ? '' : 's'}`);
+  return oneLine(`${total} ${noun}${total === 1 ? '' : 's'}`);
 }
 
 /** Returns the declared outputs, one line each, or the last text if the directive returned none. */

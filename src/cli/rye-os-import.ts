@@ -18,7 +18,7 @@ import type { Context } from './command.ts';
 import type { Io } from './io.ts';
 import { count, formatTable, printLines, printResult } from './output.ts';
 import { openedRye, projectFolder } from './session.ts';
-import { oneLine } from './visible.ts';
+import { joined, oneLine, type Shown, shown } from './visible.ts';
 
 type Call = Context & { readonly options: { readonly yes: boolean } };
 
@@ -44,10 +44,15 @@ export async function applyImport(call: Call, dir: string, examined: Examined): 
     applied.files.filter((file) => file.type === type && file.action !== 'kept'),
   );
   const pending = await unsigned(call, toSign);
-  show(call, pending.length === 0 ? [] : ['To sign:', ...pending.map(({ path }) => `  ${path}`)]);
+  show(
+    call,
+    pending.length === 0
+      ? []
+      : [shown`To sign:`, ...pending.map(({ path }) => oneLine(`  ${path}`))],
+  );
   const ids = examined.files.filter(({ type }) => type === 'directive').map(({ id }) => id);
   const directives = [...new Set(ids)].toSorted();
-  const question = `Sign ${count(pending.length, 'file')} with your key? Review them first.`;
+  const question = shown`Sign ${count(pending.length, 'file')} with your key? Review them first.`;
   const isSigned = pending.length === 0 || (await agrees(call, question));
   const failed = isSigned ? await sign(call, pending) : [];
   const table = isSigned ? await dryRuns(call, directives) : [];
@@ -63,49 +68,49 @@ export async function applyImport(call: Call, dir: string, examined: Examined): 
   return printResult(call, document, () =>
     isSigned
       ? [
-          ...failed.map((line) => `not signed: ${line}`),
+          ...failed.map((line) => shown`not signed: ${line}`),
           ...tableLines(call, table),
           ...rest(applied),
         ]
       : [
-          `Nothing is signed yet. Review the files, then run: rye import rye-os ${dir} --apply --yes`,
+          shown`Nothing is signed yet. Review the files, then run: rye import rye-os ${oneLine(dir)} --apply --yes`,
         ],
   );
 }
 
 /** Prints for people at once, before a question. */
-function show({ io, global }: Context, lines: readonly string[]): void {
+function show({ io, global }: Context, lines: readonly Shown[]): void {
   if (!global.json) printLines(io, lines);
 }
 
-function writtenLines({ files, skipped }: AppliedImport): readonly string[] {
+function writtenLines({ files, skipped }: AppliedImport): readonly Shown[] {
   const of = (action: AppliedFile['action']) => files.filter((file) => file.action === action);
-  const summary = (action: AppliedFile['action']): readonly string[] => {
+  const summary = (action: AppliedFile['action']): readonly Shown[] => {
     const counts = ORDER.flatMap((type) => {
       const total = of(action).filter((file) => file.type === type).length;
       return total === 0 ? [] : [plural(total, NAMES[type] ?? type)];
     });
-    return counts.length === 0 ? [] : [`${action}: ${counts.join(', ')}`];
+    return counts.length === 0 ? [] : [shown`${action}: ${joined(counts, ', ')}`];
   };
   return [
     ...summary('written'),
-    ...of('changed').map(({ path }) => `changed: ${path}`),
+    ...of('changed').map(({ path }) => oneLine(`changed: ${path}`)),
     ...summary('unchanged'),
-    ...of('kept').map(
-      ({ path }) => `kept: ${path} (it differs; remove it and import again to replace it)`,
+    ...of('kept').map(({ path }) =>
+      oneLine(`kept: ${path} (it differs; remove it and import again to replace it)`),
     ),
     ...(skipped.length === 0 ? [] : skippedLines(skipped)),
   ];
 }
 
-function plural(total: number, noun: string): string {
+function plural(total: number, noun: string): Shown {
   return noun.endsWith('y') && total !== 1
-    ? `${total} ${noun.slice(0, -1)}ies`
+    ? oneLine(`${total} ${noun.slice(0, -1)}ies`)
     : count(total, noun);
 }
 
 /** Reasons of skipped items, the most frequent first. */
-function skippedLines(skipped: AppliedImport['skipped']): readonly string[] {
+function skippedLines(skipped: AppliedImport['skipped']): readonly Shown[] {
   const own = skipped.filter(({ reason }) => /^rye (?:ships|has)|runtime of Rye OS/.test(reason));
   const moved = skipped.filter(({ reason }) => reason === 'it becomes configuration');
   const others = skipped.filter((one) => !own.includes(one) && !moved.includes(one));
@@ -113,15 +118,15 @@ function skippedLines(skipped: AppliedImport['skipped']): readonly string[] {
     ...(own.length === 0
       ? []
       : [
-          `skipped: ${count(own.length, 'item')} of the runtime of Rye OS, for which rye has its own`,
+          shown`skipped: ${count(own.length, 'item')} of the runtime of Rye OS, for which rye has its own`,
         ]),
     ...(moved.length === 0
       ? []
-      : [`skipped: ${count(moved.length, 'manifest')}, now configuration`]),
+      : [shown`skipped: ${count(moved.length, 'manifest')}, now configuration`]),
     ...(others.length === 0
       ? []
       : [
-          `skipped: ${count(others.length, 'item')} that cannot be signed; without --apply, this command lists the reasons`,
+          shown`skipped: ${count(others.length, 'item')} that cannot be signed; without --apply, this command lists the reasons`,
         ]),
   ];
 }
@@ -146,10 +151,10 @@ async function unsigned(
 }
 
 /** Signs files one by one; returns a line for each that cannot be signed. */
-async function sign(call: Context, files: readonly AppliedFile[]): Promise<readonly string[]> {
+async function sign(call: Context, files: readonly AppliedFile[]): Promise<readonly Shown[]> {
   if (files.length === 0) return [];
   return await withFresh(call, async (rye) => {
-    const lines: string[] = [];
+    const lines: Shown[] = [];
     for (const { type, id, path } of files) {
       const outcomes = await signOne(rye, type, id);
       const fault = outcomes.flatMap(({ status, problems }) =>
@@ -157,7 +162,7 @@ async function sign(call: Context, files: readonly AppliedFile[]): Promise<reado
       )[0];
       if (fault) lines.push(oneLine(`${path}: ${fault.message} [${fault.code}]`));
     }
-    show(call, [`signed ${count(files.length - lines.length, 'file')}`]);
+    show(call, [shown`signed ${count(files.length - lines.length, 'file')}`]);
     return lines;
   });
 }
@@ -178,11 +183,11 @@ async function dryRuns(call: Call, ids: readonly string[]): Promise<readonly Dry
   const asking = rows.filter(({ code }) => code === 'acknowledge_required').map(({ id }) => id);
   if (asking.length === 0) return rows;
   const what = count(asking.length, 'directive');
-  const question = `${what} may use elevated tools, such as shell commands and other systems. Allow these in this project?`;
+  const question = shown`${what} may use elevated tools, such as shell commands and other systems. Allow these in this project?`;
   if (!(await agrees(call, question))) return rows;
   allowElevated(projectFolder(call));
   await withFresh(call, async (rye) => await rye.items.sign('config', RISKS_ID));
-  show(call, [`signed .ai/config/${RISKS_ID}.yaml: risk_levels: {elevated: allow}`]);
+  show(call, [shown`signed .ai/config/${RISKS_ID}.yaml: risk_levels: {elevated: allow}`]);
   const again = await withFresh(call, async (rye) => await dryRun(rye, asking));
   return rows.map((row) => again.find(({ id }) => id === row.id) ?? row);
 }
@@ -202,28 +207,30 @@ async function withFresh<T>(call: Context, work: (rye: Rye) => Promise<T>): Prom
 }
 
 /** Asks a person; without a terminal only --yes is a yes. */
-async function agrees({ io, options }: Call, question: string): Promise<boolean> {
+async function agrees({ io, options }: Call, question: Shown): Promise<boolean> {
   if (options.yes) return true;
   if (!io.stdinIsTty || !io.stderr.isTty) return false;
-  return /^y(?:es)?$/i.test((await io.ask(`${question} [y/N] `)).trim());
+  return /^y(?:es)?$/i.test((await io.ask(shown`${question} [y/N] `)).trim());
 }
 
-function tableLines({ io }: Context, rows: readonly DryRunRow[]): readonly string[] {
+function tableLines({ io }: Context, rows: readonly DryRunRow[]): readonly Shown[] {
   const planned = rows.filter(({ plans }) => plans).length;
   const share = rows.length === 0 ? 100 : Math.floor((100 * planned) / rows.length);
   const cells = rows.map(({ id, plans, code, reason }) => [
     id,
     plans ? 'yes' : 'no',
-    plans ? '' : oneLine(`${code}: ${reason}`),
+    plans ? '' : `${code}: ${reason}`,
   ]);
   return [
-    '',
+    shown``,
     ...formatTable(['DIRECTIVE', 'PLANS', 'REASON'], cells, io.stdout),
-    '',
-    `${planned} of ${count(rows.length, 'directive')} plan (${share} %)`,
+    shown``,
+    shown`${planned} of ${count(rows.length, 'directive')} plan (${share} %)`,
   ];
 }
 
-function rest({ to_fill_in: places }: AppliedImport): readonly string[] {
-  return places.map((place) => `Fill in before you use it: ${place}, then sign the file again`);
+function rest({ to_fill_in: places }: AppliedImport): readonly Shown[] {
+  return places.map((place) =>
+    oneLine(`Fill in before you use it: ${place}, then sign the file again`),
+  );
 }

@@ -8,7 +8,7 @@ import type { Io } from './io.ts';
 import { displayText } from './output.ts';
 import { wrapText } from './terminal-text.ts';
 import { holdUnsigned } from './unsigned-notices.ts';
-import { composed, oneLine } from './visible.ts';
+import { joined, oneLine, type Shown, shown } from './visible.ts';
 import { noteWarning } from './warnings.ts';
 
 /** Notices about what rye did as it should; all others are warnings. */
@@ -18,7 +18,7 @@ export interface SessionOptions {
   /** Use the working directory itself, without a search for `.ai` in its parents. */
   readonly here?: boolean;
   /** Prints a notice; by default on stderr. */
-  readonly notify?: (line: string) => void;
+  readonly notify?: (line: Shown) => void;
   /** Runs without a signing key. */
   readonly unsignedRecords?: boolean;
 }
@@ -77,9 +77,9 @@ export function spaceFolders(context: Context): readonly string[] {
 }
 
 /** Writes a line for people; on a terminal it breaks between words. */
-function writeNotice({ stderr }: Io, line: string): void {
+function writeNotice({ stderr }: Io, line: Shown): void {
   const lines = stderr.isTty ? wrapText(line, stderr.columns) : [line];
-  stderr.write(composed(lines.map((part) => `${part}\n`).join('')));
+  stderr.write(shown`${joined(lines, '\n')}\n`);
 }
 
 /** Returns the options of {@link withRye} for a look at files before it, which reports nothing. */
@@ -119,7 +119,7 @@ function openOptions(
     onNotice: (notice) => {
       if (!FACT.test(notice)) noteWarning(io, notice);
       if (global.quiet && !isSecurityWarning(notice)) return;
-      const print = (text: string): void => notify(`rye: ${oneLine(displayText(text, io))}`);
+      const print = (text: string): void => notify(oneLine(`rye: ${displayText(text, io)}`));
       if (!holdUnsigned(io, notice, print)) print(notice);
     },
   };

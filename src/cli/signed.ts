@@ -6,24 +6,24 @@ import { compact } from '../core/json.ts';
 import type { CiCase } from './ci-report.ts';
 import type { Context } from './command.ts';
 import type { Io } from './io.ts';
-import { count, displayPath, printDocument, printLine } from './output.ts';
-import { composed, oneLine } from './visible.ts';
+import { count, displayPath, printDocument, printLine, relativePath } from './output.ts';
+import { joined, oneLine, type Shown, shown } from './visible.ts';
 
 /** Formats `file:line:col: code: message`, as compilers do. The hint follows, indented. */
-export function formatProblem(problem: Problem, io: Io): string {
+export function formatProblem(problem: Problem, io: Io): Shown {
   const { line, column, hint, severity } = problem;
   const location = formatLocation({
-    path: displayPath(problem.path, io),
+    path: relativePath(problem.path, io),
     ...compact({ line: line ?? undefined, column: column ?? undefined }),
   });
   const mark = severity === 'warning' ? 'warning: ' : '';
-  const first = `${location}: ${mark}${problem.code}: ${oneLine(problem.message)}`;
+  const first = oneLine(`${location}: ${mark}${problem.code}: ${problem.message}`);
   if (hint === undefined) return first;
   const rest = hint.split('\n').map((hintLine) => {
     const indent = /^ */.exec(hintLine)?.[0] ?? '';
-    return `  ${indent}${oneLine(hintLine)}`;
+    return oneLine(`  ${indent}${hintLine}`);
   });
-  return [first, ...rest].join('\n');
+  return joined([first, ...rest], '\n');
 }
 
 /** Prints the outcome of signing; returns the exit status. */
@@ -40,8 +40,8 @@ export function printSigned({ io, global }: Context, items: readonly SignOutcome
 
 /** Prints one line for a file, and its problems to stderr. */
 export function printOutcome({ status, path, problems }: SignOutcome, io: Io): void {
-  printLine(io, `${status.replaceAll('_', ' ')} ${displayPath(path, io)}`);
-  for (const problem of problems) io.stderr.write(composed(`${formatProblem(problem, io)}\n`));
+  printLine(io, shown`${oneLine(status.replaceAll('_', ' '))} ${displayPath(path, io)}`);
+  for (const problem of problems) io.stderr.write(shown`${formatProblem(problem, io)}\n`);
 }
 
 /** Returns what is signed for an item: a hook is an entry of the hooks file. Throws `item_not_found`. */

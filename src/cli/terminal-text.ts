@@ -1,8 +1,19 @@
 import { stripVTControlCharacters } from 'node:util';
 import { eastAsianWidth } from 'get-east-asian-width';
-import type picocolors from 'picocolors';
+import picocolors from 'picocolors';
+import type { Kept } from './visible.ts';
 
-export type Colors = ReturnType<typeof picocolors.createColors>;
+/** Colors a text, and keeps its characters. */
+export type Paint = <const T extends string | number>(text: T) => Kept<T>;
+type Names = Exclude<keyof ReturnType<typeof picocolors.createColors>, 'isColorSupported'>;
+
+export type Colors = { readonly [N in Names]: Paint } & { readonly isColorSupported: boolean };
+
+/** Returns the colors, or functions that change nothing. */
+export function createColors(isOn: boolean): Colors {
+  // the library's types do not know that it keeps the characters
+  return picocolors.createColors(isOn) as Colors;
+}
 
 export const ESCAPE = '\u001b';
 
@@ -50,9 +61,14 @@ export function graphemesOf(text: string): readonly string[] {
   return Array.from(new Intl.Segmenter().segment(text), ({ segment }) => segment);
 }
 
+/** A part of a text of type T, with nothing in it that a terminal would obey. */
+function keptOf<T extends string>(part: string): Kept<T> {
+  return part as Kept<T>;
+}
+
 /** Truncates `text` to at most `columns`, with an ellipsis at the cut. */
-export function truncate(text: string, columns: number): string {
-  if (displayWidth(text) <= columns) return text;
+export function truncate<T extends string>(text: T, columns: number): Kept<T> {
+  if (displayWidth(text) <= columns) return keptOf<T>(text);
   let width = 0;
   let kept = '';
   for (const character of text) {
@@ -60,19 +76,19 @@ export function truncate(text: string, columns: number): string {
     if (width > columns - 1) break;
     kept += character;
   }
-  return `${kept}…`;
+  return keptOf<T>(`${kept}…`);
 }
 
 /** Columns below which a text is cut at its end, because a head and a tail would tell nothing. */
 const LEAST_SQUEEZED = 40;
 
 /** Shortens `text` to at most `columns`: its head, the number of characters between, and its tail. */
-export function squeeze(text: string, columns: number): string {
+export function squeeze<T extends string>(text: T, columns: number): Kept<T> {
   if (displayWidth(text) <= columns || columns < LEAST_SQUEEZED) return truncate(text, columns);
   const room = columns - between(text.length).length;
   const tail = endOf(text, Math.floor(room / 3));
   const head = truncate(text.slice(0, -tail.length), room - displayWidth(tail)).slice(0, -1);
-  return `${head}${between(text.length - head.length - tail.length)}${tail}`;
+  return keptOf<T>(`${head}${between(text.length - head.length - tail.length)}${tail}`);
 }
 
 function between(characters: number): string {
@@ -98,9 +114,9 @@ export function withoutStyles(line: string): string {
 }
 
 /** Truncates a colored line to at most `columns`, with an ellipsis at the cut and all colors closed. */
-export function clipStyled(line: string, columns: number): string {
+export function clipStyled<T extends string>(line: T, columns: number): Kept<T> {
   if (!line.includes(ESCAPE)) return truncate(line, columns);
-  if (displayWidth(withoutStyles(line)) <= columns) return line;
+  if (displayWidth(withoutStyles(line)) <= columns) return keptOf<T>(line);
   let width = 0;
   let kept = '';
   let at = 0;
@@ -113,12 +129,13 @@ export function clipStyled(line: string, columns: number): string {
     at = match.index + match[0].length;
   }
   const rest = line.slice(at).replaceAll(STYLE, '');
-  return `${kept}${truncate(`${rest} `, Math.max(1, columns - width))}${ESCAPE}[0m`;
+  return keptOf<T>(`${kept}${truncate(`${rest} `, Math.max(1, columns - width))}${ESCAPE}[0m`);
 }
 
 /** Wraps text to lines of at most `columns`, after a space if there is one, else inside a word. Keeps indentation. */
-export function wrapText(text: string, columns: number): readonly string[] {
-  return text.split('\n').flatMap((line) => wrapLine(line, Math.max(1, columns)));
+export function wrapText<T extends string>(text: T, columns: number): readonly Kept<T>[] {
+  const lines = text.split('\n').flatMap((line) => wrapLine(line, Math.max(1, columns)));
+  return lines.map(keptOf<T>);
 }
 
 function wrapLine(line: string, columns: number): readonly string[] {

@@ -1,10 +1,8 @@
 import { domainToASCII } from 'node:url';
 
-const ESCAPE = '\u001b';
-
 declare const SHOWN: unique symbol;
 
-/** Text that a terminal obeys in nothing but rye's own colors: what {@link visible}, {@link oneLine} or {@link composed} returned. */
+/** Text that a terminal obeys in nothing but rye's own colors: what {@link visible}, {@link oneLine} or {@link shown} returned. */
 export type Shown = string & { readonly [SHOWN]: true };
 
 export interface VisibleOptions {
@@ -85,12 +83,53 @@ type Safe<T> = T extends number | Shown
       : T
     : never;
 
+/** The result of a function that keeps the characters of a text: shown text stays shown. */
+export type Kept<T> = [T] extends [Safe<T>] ? Shown : string;
+
 /** Composes a line of shown texts. A text that may come from elsewhere is refused by the compiler. */
 export function shown<const T extends readonly unknown[]>(
   strings: TemplateStringsArray,
   ...values: { readonly [K in keyof T]: Safe<T[K]> } & T
 ): Shown {
   return String.raw({ raw: strings }, ...values) as Shown;
+}
+
+/** Joins shown texts; the separator is a word of the source. */
+export function joined<const T extends string>(
+  parts: readonly Shown[],
+  separator: Safe<T> & T,
+): Shown {
+  return parts.join(separator) as Shown;
+}
+
+/** Removes spaces at the end of shown text. */
+export function trimmed(text: Shown): Shown {
+  return text.trimEnd() as Shown;
+}
+
+/** Returns the lines of shown text. */
+export function linesOf(text: Shown): readonly Shown[] {
+  return text.split('\n') as Shown[];
+}
+
+/** Returns a part of a text; of shown text it is shown. */
+export function partOf<T extends string>(text: T, start: number, end?: number): T {
+  return text.slice(start, end) as T;
+}
+
+/** Replaces what matches in a text; shown text by shown text. */
+export function replaced<T extends string>(text: T, pattern: RegExp, by: (match: T) => T): T {
+  return text.replaceAll(pattern, (match) => by(match as T)) as T;
+}
+
+/** Draws a text that is judged, line by line: tabs and spaces at the end of a line are drawn too. */
+export function judgedLines(text: string): readonly Shown[] {
+  const tabless = replaced(visible(text), /\t/g, () => shown`\u2409   `);
+  return linesOf(replaced(tabless, / +$/gm, drawnSpaces));
+}
+
+function drawnSpaces(spaces: string): Shown {
+  return '\\u{20}'.repeat(spaces.length) as Shown;
 }
 
 function drawing(text: string, options: VisibleOptions): Drawing {
@@ -128,8 +167,8 @@ function draw(character: string): string {
 }
 
 /** Paints the drawn characters of shown text. */
-export function paintDrawn(text: string, paint: (drawn: string) => string): string {
-  return text.replaceAll(DRAWN, paint);
+export function paintDrawn(text: Shown, paint: (drawn: Shown) => Shown): Shown {
+  return replaced(text, DRAWN, paint);
 }
 
 interface Around {
@@ -230,30 +269,6 @@ function passesForLatin(word: string, at: number, text: string): boolean {
   if (word.length === 1) return isPart;
   const line = text.slice(text.lastIndexOf('\n', at) + 1).split('\n', 1)[0] ?? '';
   return isPart || /[a-z]/i.test(line) || line.trim() === word;
-}
-
-/** The codes of rye's own colors. None hides a text. */
-const OWN_STYLE = new RegExp(`${ESCAPE}\\[(?:0|[1-4]|7|2[1-47]|3[1-69]|9[0-6])m`, 'g');
-
-/**
- * Returns a line that rye composed of shown texts and its own colors. What else a terminal would obey is drawn, so that
- * nothing passes that a caller forgot.
- */
-export function composed(line: string): Shown {
-  if (PLAIN.test(line)) return line as Shown;
-  let at = 0;
-  let result = '';
-  for (const { 0: style, index } of line.matchAll(OWN_STYLE)) {
-    result += withoutControls(line.slice(at, index)) + style;
-    at = index + style.length;
-  }
-  return (result + withoutControls(line.slice(at))) as Shown;
-}
-
-const OBEYED = /[^\P{C}\t\n\u200c\u200d\p{Co}]|[\u2028\u2029]/gu;
-
-function withoutControls(text: string): string {
-  return PLAIN.test(text) ? text : text.replaceAll(OBEYED, draw);
 }
 
 /** Returns JSON in which every character that a terminal would obey or not show is written as `\\uXXXX`. */

@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { hostname, tmpdir } from 'node:os';
 import path from 'node:path';
-import picocolors from 'picocolors';
+import { createColors } from '../../src/cli/terminal-text.ts';
 import { expect, it, onTestFinished } from 'vitest';
 import { withWorkingTime } from '../../src/app/child-label.ts';
 import { systemClock, systemIds } from '../../src/app/system.ts';
@@ -184,6 +184,6 @@ it('a running thread that was resumed has worked since its run began, less the r
     'working_since',
   );
   expect(withWorkingTime(project, record('new', 'running'))).not.toHaveProperty('working_since');
-  const style = { colors: picocolors.createColors(false), now: NOON };
+  const style = { colors: createColors(false), now: NOON };
   expect(drawThreadTree([node(running)], style).join()).toContain('1m 30s');
 });

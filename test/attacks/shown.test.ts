@@ -1,11 +1,11 @@
 // Requirement: shown-is-what-runs
 import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import picocolors from 'picocolors';
 import { expect, it } from 'vitest';
 import { requestLines, wholeCall } from '../../src/cli/approval/approval-lines.ts';
 import { calls, type House, house, pusher, toolUse } from '../approvals/house.ts';
 import { directive, shellTool } from './lab.ts';
+import { createColors } from '../../src/cli/terminal-text.ts';
 
 const ESC = '\u001b';
 const BEL = '\u0007';
@@ -72,7 +72,7 @@ it('every view of a request shows every character of the call', async () => {
     for (const text of ['mark1', 'mark2', 'mark3']) expect(stdout).toContain(text);
   }
   expect(list.stdout).toContain('timeout_seconds: 77');
-  const colors = picocolors.createColors(false);
+  const colors = createColors(false);
   const show = await here.cli(['approvals', 'show', first.id]);
   expect(show.stdout).toBe(`${requestLines(first, colors).join('\n')}\n`);
   // JSON is for programs: the same values, and nothing raw in it
@@ -203,6 +203,18 @@ it.each([
     expect(shown.stdout).toContain(`(really .github/workflows/${file})`);
   },
 );
+
+it('a folder whose name looks like another reaches the terminal drawn', async () => {
+  const here = await house();
+  // the letter in the middle is Cyrillic
+  const folder = 'p\u0430y';
+  const theirs = join(here.project, folder, '.ai/directives');
+  mkdirSync(theirs, { recursive: true });
+  writeFileSync(join(theirs, 'greet.md'), directive('greet'));
+  const { code, stdout } = await here.cli(['import', 'rye-os', folder]);
+  expect([code, stdout]).toEqual([0, expect.not.stringContaining('\u0430')]);
+  expect(stdout).toContain('rye import rye-os p\\u{430}y --apply\n');
+}, 60_000);
 
 it('names of files of a clone reach the terminal drawn', async () => {
   const here = await house();

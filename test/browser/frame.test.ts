@@ -1,4 +1,4 @@
-import picocolors from 'picocolors';
+import { createColors } from '../../src/cli/terminal-text.ts';
 import { describe, expect, it } from 'vitest';
 import { frameOf } from '../../src/browser/frame.ts';
 import { paint } from '../../src/browser/paint.ts';
@@ -18,7 +18,7 @@ import {
   treeOf,
 } from './support.ts';
 
-const plain = picocolors.createColors(false);
+const plain = createColors(false);
 const ESCAPE = '\u001b';
 // what the painter itself writes: cursor, erasing, and the marks round a frame
 const OWN = new RegExp(`${ESCAPE}\\[(?:\\d+;1H|\\d+G|K|\\?2026[hl])`, 'g');

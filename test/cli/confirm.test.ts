@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { confirm } from '../../src/cli/input.ts';
+import { oneLine } from '../../src/cli/visible.ts';
 import { generateKeyPair, readPrivateKey } from '../../src/trust/keys.ts';
 import { createFakeIo } from '../helpers/fake-io.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
@@ -114,7 +115,7 @@ describe('without a terminal', () => {
 
   it('does not ask if the question could not be seen', async () => {
     const io = createFakeIo({ answer: 'n' });
-    await confirm({ io, options: { yes: false } }, ['a'], 'Do it?');
+    await confirm({ io, options: { yes: false } }, [oneLine('a')], oneLine('Do it?'));
     expect(io.err()).toBe('');
   });
 });

@@ -3,6 +3,7 @@ import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { formatTable, wrapped } from '../../src/cli/output.ts';
 import { displayWidth } from '../../src/cli/terminal-text.ts';
+import { oneLine, shown } from '../../src/cli/visible.ts';
 import { openTerminal, type Terminal } from '../helpers/terminal.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
 
@@ -142,8 +143,8 @@ it('formatTable drops optional columns one by one, and none in a pipe', () => {
 });
 
 it('wrapped indents what follows, fits wide characters, and leaves a piped line whole', () => {
-  const line = `ok   models: ${'漢字 '.repeat(30).trim()}`;
-  const lines = wrapped(line, terminalOf(40), '     ');
+  const line = oneLine(`ok   models: ${'漢字 '.repeat(30).trim()}`);
+  const lines = wrapped(line, terminalOf(40), shown`     `);
   expect(lines.length).toBeGreaterThan(3);
   for (const [index, one] of lines.entries()) {
     expect(displayWidth(one)).toBeLessThanOrEqual(40);

@@ -1,13 +1,9 @@
 import * as fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
-import {
-  composed,
-  jsonText,
-  oddCharacters,
-  oneLine,
-  shown,
-  visible,
-} from '../../src/cli/visible.ts';
+import { formatTable, printLine, printLines } from '../../src/cli/output.ts';
+import { createColors } from '../../src/cli/terminal-text.ts';
+import { jsonText, oddCharacters, oneLine, shown, visible } from '../../src/cli/visible.ts';
+import { createFakeIo } from '../helpers/fake-io.ts';
 
 /** Characters that hide, reorder or imitate text, and those that a drawing is made of. */
 const HOSTILE = Array.from(
@@ -113,14 +109,6 @@ describe('visible', () => {
   });
 });
 
-it('a composed line keeps the colors of rye and draws every other sequence', () => {
-  const line =
-    '\u001b[31mred\u001b[39m \u001b[8mhidden \u001b[30;40m\u001b]52;c;eA==\u0007\u009b\u202e';
-  expect(composed(line)).toBe(
-    '\u001b[31mred\u001b[39m ␛[8mhidden ␛[30;40m␛]52;c;eA==␇\\u{9b}\\u{202e}',
-  );
-});
-
 it('the compiler refuses a text that was not drawn', () => {
   const raw: string = '\u001b';
   const word: 'a' | 'b' = 'a';
@@ -130,6 +118,25 @@ it('the compiler refuses a text that was not drawn', () => {
   // @ts-expect-error: a part of it may
   const part = shown`${`a ${raw}`}`;
   expect([whole, part]).toHaveLength(2);
+});
+
+it('the compiler refuses to print a text that was not drawn', () => {
+  const raw: string = 'raw';
+  const io = createFakeIo();
+  printLine(io, shown`${oneLine(raw)}`);
+  // @ts-expect-error: it may come from elsewhere
+  printLine(io, raw);
+  // @ts-expect-error: a part of it may
+  printLines(io, [`a ${raw}`]);
+  // @ts-expect-error: rows of a table are drawn, and what joins them is not
+  printLine(io, formatTable(['A'], [[raw]], io.stdout).join(raw));
+  // @ts-expect-error: every write takes shown text
+  io.stdout.write(raw);
+  // @ts-expect-error: to stderr too
+  io.stderr.write(`rye: ${raw}\n`);
+  // @ts-expect-error: colors do not draw
+  io.stderr.write(createColors(true).red(raw));
+  expect(io.out()).toBe('raw\nraw\na raw\nArawraw\nraw');
 });
 
 it('JSON for programs has no character that a terminal obeys, and the same value', () => {

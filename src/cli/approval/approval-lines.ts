@@ -1,8 +1,16 @@
 import type { ListedApproval } from '../../app/api/approvals.ts';
 import type { JsonValue } from '../../core/json.ts';
 import { count } from '../output.ts';
-import { type Colors, displayWidth, squeeze, wrapText } from '../terminal-text.ts';
-import { composed, oddCharacters, oneLine, paintDrawn, type Shown, visible } from '../visible.ts';
+import { type Colors, displayWidth, type Paint, squeeze, wrapText } from '../terminal-text.ts';
+import {
+  joined,
+  judgedLines,
+  oddCharacters,
+  oneLine,
+  paintDrawn,
+  type Shown,
+  shown,
+} from '../visible.ts';
 
 export interface RequestStyle {
   readonly columns: number;
@@ -10,22 +18,22 @@ export interface RequestStyle {
 }
 
 /** Describes a request for people: what would run, with every argument, then who may decide about it. */
-export function requestLines(approval: ListedApproval, colors: Colors): readonly string[] {
+export function requestLines(approval: ListedApproval, colors: Colors): readonly Shown[] {
   const { preview } = approval;
   const lines = [
     ...factLines(approval),
-    '',
+    shown``,
     oneLine(preview.title),
     ...warningLines(approval, colors),
-    ...judged(preview.text).map((line) => `  ${line}`),
-    ...inputLines(approval).flatMap((line) => ['', ...judged(line)]),
-    ...(preview.schema ? [`  answer: ${oneLine(JSON.stringify(preview.schema))}`] : []),
+    ...judgedLines(preview.text).map((line) => shown`  ${line}`),
+    ...inputLines(approval).flatMap((line) => [shown``, line]),
+    ...(preview.schema ? [shown`  answer: ${oneLine(JSON.stringify(preview.schema))}`] : []),
   ];
   return lines.map((line) => paintDrawn(line, colors.red));
 }
 
 /** Lists the IDs, hashes, approvers and decisions of a request. */
-function factLines(approval: ListedApproval): readonly string[] {
+function factLines(approval: ListedApproval): readonly Shown[] {
   const { id, kind, state, tool, thread_id: threadId, reason, approvers } = approval;
   const quorum = approval.quorum > 1 ? ` (${approval.quorum} of them)` : '';
   const facts: readonly (readonly [string, string])[] = [
@@ -50,15 +58,7 @@ function factLines(approval: ListedApproval): readonly string[] {
         ] as const,
     ),
   ];
-  return facts.map(([name, value]) => `${name.padEnd(10)} ${oneLine(value)}`);
-}
-
-/** Draws a text that is judged, line by line: tabs and spaces at the end of a line are drawn too. */
-function judged(text: string): readonly string[] {
-  return visible(text)
-    .replaceAll('\t', '\u2409   ')
-    .replaceAll(/ +$/gm, (spaces) => '\\u{20}'.repeat(spaces.length))
-    .split('\n');
+  return facts.map(([name, value]) => oneLine(`${name.padEnd(10)} ${value}`));
 }
 
 /** Returns how many characters of a request are not shown as they are. */
@@ -69,8 +69,8 @@ export function oddCount({ preview, input, reason, kind }: ListedApproval): numb
     reason,
     ...(kind === 'question' ? [] : textsOf(input)),
   ];
-  const shown = new Set(texts.filter((text) => text !== ''));
-  return Array.from(shown, oddCharacters).reduce((sum, odd) => sum + odd, 0);
+  const judged = new Set(texts.filter((text) => text !== ''));
+  return Array.from(judged, oddCharacters).reduce((sum, odd) => sum + odd, 0);
 }
 
 function textsOf(value: JsonValue | undefined): readonly string[] {
@@ -80,13 +80,13 @@ function textsOf(value: JsonValue | undefined): readonly string[] {
 }
 
 /** Reports in red that a request has characters that are not shown as they are. */
-export function warningLines(approval: ListedApproval, { red, bold }: Colors): readonly string[] {
+export function warningLines(approval: ListedApproval, { red, bold }: Colors): readonly Shown[] {
   const odd = oddCount(approval);
   if (odd === 0) return [];
   return [
     red(
       bold(
-        `  has ${count(odd, 'character')} that ${odd === 1 ? 'is' : 'are'} not shown as they are`,
+        shown`  has ${count(odd, 'character')} that ${odd === 1 ? 'is' : 'are'} not shown as they are`,
       ),
     ),
   ];
@@ -96,20 +96,22 @@ export function warningLines(approval: ListedApproval, { red, bold }: Colors): r
 export function previewLines(
   { preview: { format, text } }: ListedApproval,
   { columns, colors }: RequestStyle,
-): readonly string[] {
-  return judged(text).flatMap((line) => {
-    const paint = format === 'diff' ? diffPaint(line, colors) : String;
-    return wrapText(line, columns - 4).map((part) => `  ${paint(paintDrawn(part, colors.red))}`);
-  });
+): readonly Shown[] {
+  return judgedLines(text).flatMap((line) =>
+    wrapText(line, columns - 4).map((part) => {
+      const drawn = paintDrawn(part, colors.red);
+      return shown`  ${format === 'diff' ? diffPaint(line, colors)(drawn) : drawn}`;
+    }),
+  );
 }
 
-function diffPaint(line: string, { green, red, dim }: Colors): (text: string) => string {
+function diffPaint(line: string, { green, red, dim }: Colors): Paint {
   if (line.startsWith('+')) return green;
   return line.startsWith('-') ? red : dim;
 }
 
 /** Returns everything about a request, for the pages of the dialog: what would run comes first. */
-export function pageLines(approval: ListedApproval, style: RequestStyle): readonly string[] {
+export function pageLines(approval: ListedApproval, style: RequestStyle): readonly Shown[] {
   const { colors, columns } = style;
   const { input, kind, preview } = approval;
   const isWhole = kind === 'question' || preview.format === 'input';
@@ -117,18 +119,18 @@ export function pageLines(approval: ListedApproval, style: RequestStyle): readon
     colors.bold(oneLine(approval.preview.title)),
     ...warningLines(approval, colors),
     ...previewLines(approval, style),
-    '',
-    ...(isWhole ? [] : ['input', ...jsonLines(input, style), '']),
+    shown``,
+    ...(isWhole ? [] : [shown`input`, ...jsonLines(input, style), shown``]),
     ...factLines(approval)
       .flatMap((line) => wrapText(line, columns - 2))
       .map(colors.dim),
   ];
 }
 
-function jsonLines(input: JsonValue, { colors, columns }: RequestStyle): readonly string[] {
-  return judged(JSON.stringify(input, null, 2))
+function jsonLines(input: JsonValue, { colors, columns }: RequestStyle): readonly Shown[] {
+  return judgedLines(JSON.stringify(input, null, 2))
     .flatMap((line) => wrapText(line, columns - 4))
-    .map((line) => `  ${paintDrawn(line, colors.red)}`);
+    .map((line) => shown`  ${paintDrawn(line, colors.red)}`);
 }
 
 /** The members of an input that the preview of its kind shows. */
@@ -142,31 +144,30 @@ const PREVIEWED: Readonly<Partial<Record<ListedApproval['preview']['format'], re
 const SHELL = 'rye/bash';
 
 /** Returns the arguments of a call that its preview does not show, each on one line. */
-export function inputLines({ input, preview, kind, tool }: ListedApproval): readonly string[] {
+export function inputLines({ input, preview, kind, tool }: ListedApproval): readonly Shown[] {
   if (kind === 'question' || preview.format === 'input') return [];
   const isShort = preview.format === 'diff' || tool === SHELL;
   const previewed = isShort ? (PREVIEWED[preview.format] ?? []) : [];
   return Object.entries(input)
     .filter(([name]) => !previewed.includes(name))
-    .map(([name, value]) => `${oneLine(name)}: ${oneLine(JSON.stringify(value))}`);
+    .map(([name, value]) => shown`${oneLine(name)}: ${oneLine(JSON.stringify(value))}`);
 }
 
 /** Returns what a call would do on one line, with every argument. */
 export function wholeCall(approval: ListedApproval): Shown {
   const odd = oddCount(approval);
-  const mark = odd === 0 ? '' : `(${count(odd, 'character')} not shown as they are) `;
-  return composed(
-    [`${mark}${oneLine(approval.preview.text)}`, ...inputLines(approval)].join(' · '),
-  );
+  const mark = odd === 0 ? '' : shown`(${count(odd, 'character')} not shown as they are) `;
+  const first = shown`${mark}${oneLine(approval.preview.text)}`;
+  return joined([first, ...inputLines(approval)], ' · ');
 }
 
 /** Returns the arguments beside a preview, shortened to a line each. */
 export function shortInputLines(
   approval: ListedApproval,
   { columns, colors }: RequestStyle,
-): readonly string[] {
+): readonly Shown[] {
   return inputLines(approval).map(
-    (line) => `  ${paintDrawn(squeeze(line, columns - 4), colors.red)}`,
+    (line) => shown`  ${paintDrawn(squeeze(line, columns - 4), colors.red)}`,
   );
 }
 
@@ -175,8 +176,8 @@ export function packed(keys: readonly string[], columns: number): readonly strin
   const lines: string[] = [];
   for (const key of keys) {
     const last = lines.at(-1);
-    const joined = last === undefined ? key : `${last} · ${key}`;
-    if (last !== undefined && displayWidth(joined) <= columns) lines[lines.length - 1] = joined;
+    const longer = last === undefined ? key : `${last} · ${key}`;
+    if (last !== undefined && displayWidth(longer) <= columns) lines[lines.length - 1] = longer;
     else lines.push(key);
   }
   return lines;

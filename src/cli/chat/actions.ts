@@ -10,7 +10,7 @@ import type { LineStyle } from '../render/echo.ts';
 import { payloadOf } from '../render/progress-line.ts';
 import { drawSessionTree } from '../render/session-tree.ts';
 import { type Colors, truncate, wrapText } from '../terminal-text.ts';
-import { oneLine, visible } from '../visible.ts';
+import { oneLine, type Shown, shown, trimmed, visible } from '../visible.ts';
 import { helpLines, personText, remarkLines } from './chat-lines.ts';
 import type { Conversation } from './conversation.ts';
 import { currentAt, type ModelChoice, modelChoices } from './model-choice.ts';
@@ -31,7 +31,7 @@ export interface ChatDesk {
     choices: readonly ModelChoice[],
     at: number,
   ) => Promise<ModelChoice | null>;
-  readonly print: (lines: readonly string[]) => void;
+  readonly print: (lines: readonly Shown[]) => void;
   readonly signal: AbortSignal;
 }
 
@@ -68,7 +68,9 @@ const ACTIONS: Readonly<Record<SlashName, Action>> = {
   quit: async () => await Promise.resolve({ quit: true } as const),
   new: async ({ conversation, print, colors, io }) => {
     conversation.leave();
-    print(remarkLines('the next message starts another conversation', styleOf({ colors, io })));
+    print(
+      remarkLines(shown`the next message starts another conversation`, styleOf({ colors, io })),
+    );
     return await Promise.resolve(undefined);
   },
   model,
@@ -106,7 +108,9 @@ async function model(desk: ChatDesk, rest: string) {
       : { model: wanted, ...(provider ? { provider } : {}) };
   if (!chosen) return undefined;
   await conversation.useModel(chosen);
-  print(remarkLines(`the next message uses ${oneLine(chosen.model)}`, styleOf({ colors, io })));
+  print(
+    remarkLines(shown`the next message uses ${oneLine(chosen.model)}`, styleOf({ colors, io })),
+  );
   return undefined;
 }
 
@@ -156,7 +160,7 @@ export function toolLine(name: string, description: string): string {
 
 async function cost({ rye, conversation: { threadId }, print }: ChatDesk) {
   if (threadId === undefined) {
-    print(['nothing has been spent']);
+    print([shown`nothing has been spent`]);
     return undefined;
   }
   const { thread, document, children } = await rye.threads.show(threadId);
@@ -164,9 +168,9 @@ async function cost({ rye, conversation: { threadId }, print }: ChatDesk) {
   // with their own children
   const ofChildren = children.map((child) => child.cost.total).reduce(addSpend, { spend: 0 });
   print([
-    `${threadId}: ${formatCost(thread.cost)}`,
-    ...(children.length === 0 ? [] : [`children: ${formatSpend(ofChildren)}`]),
-    ...(limits ? [`budget of the conversation: ${formatUsd(limits.spend)}`] : []),
+    oneLine(`${threadId}: ${formatCost(thread.cost)}`),
+    ...(children.length === 0 ? [] : [oneLine(`children: ${formatSpend(ofChildren)}`)]),
+    ...(limits ? [oneLine(`budget of the conversation: ${formatUsd(limits.spend)}`)] : []),
   ]);
   return undefined;
 }
@@ -179,7 +183,12 @@ async function budget({ conversation, print, colors, io }: ChatDesk, rest: strin
     });
   }
   conversation.allowSpend(usd);
-  print(remarkLines(`the next message may spend up to ${formatUsd(usd)}`, styleOf({ colors, io })));
+  print(
+    remarkLines(
+      oneLine(`the next message may spend up to ${formatUsd(usd)}`),
+      styleOf({ colors, io }),
+    ),
+  );
   return await Promise.resolve(undefined);
 }
 
@@ -194,7 +203,7 @@ async function tree({ rye, conversation, print, io, colors }: ChatDesk, rest: st
   await rye.trees.branch(threadId, { at });
   print(
     remarkLines(
-      `the next message continues from ${at}; /tree shows the other branch`,
+      oneLine(`the next message continues from ${at}; /tree shows the other branch`),
       styleOf({ colors, io }),
     ),
   );
@@ -218,7 +227,7 @@ async function undo({ rye, conversation, print, colors, io }: ChatDesk, rest: st
   if (isOpening) conversation.restart();
   else await rye.trees.branch(threadId, { at });
   if (undone.files.length > 0) print(undoLines(undone));
-  print(remarkLines('your last message was undone; /tree shows it', styleOf({ colors, io })));
+  print(remarkLines(shown`your last message was undone; /tree shows it`, styleOf({ colors, io })));
   return {
     draft: visible(isOpening ? await openingOf(rye, threadId) : (personText(last) ?? '')),
   };
@@ -235,13 +244,13 @@ async function compact({ rye, conversation, print, colors, io, signal }: ChatDes
   const instructions = rest === '' ? {} : { instructions: rest };
   const outcome = await rye.trees.compact(threadId, { ...instructions, signal });
   if (!outcome.compacted) {
-    print(remarkLines(`not compacted: ${oneLine(outcome.reason)}`, styleOf({ colors, io })));
+    print(remarkLines(shown`not compacted: ${oneLine(outcome.reason)}`, styleOf({ colors, io })));
     return undefined;
   }
   const { summary, tokens_before: before } = outcome;
   print([
-    ...wrapText(visible(summary).trimEnd(), columnsOf(io.stdout)),
-    ...remarkLines(`the summary replaces ${before} tokens`, styleOf({ colors, io })),
+    ...wrapText(trimmed(visible(summary)), columnsOf(io.stdout)),
+    ...remarkLines(shown`the summary replaces ${before} tokens`, styleOf({ colors, io })),
   ]);
   return undefined;
 }

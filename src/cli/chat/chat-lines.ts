@@ -11,15 +11,16 @@ import {
   totalTokens,
 } from '../../core/usage.ts';
 import { failureText } from '../failure.ts';
-import { count } from '../output.ts';
+import { count, pad } from '../output.ts';
 import type { LineStyle } from '../render/echo.ts';
 import { payloadOf } from '../render/progress-line.ts';
 import { displayWidth, wrapText } from '../terminal-text.ts';
+import { linesOf, oneLine, type Shown, shown, trimmed } from '../visible.ts';
 
 const INDENT = '  ';
 
 /** Formats a remark of rye, wrapped between words. */
-export function remarkLines(text: string, { colors, columns }: LineStyle): readonly string[] {
+export function remarkLines(text: Shown, { colors, columns }: LineStyle): readonly Shown[] {
   return wrapText(text, columns).map(colors.dim);
 }
 
@@ -27,9 +28,9 @@ export function remarkLines(text: string, { colors, columns }: LineStyle): reado
 export function failureLines(
   error: Parameters<typeof failureText>[0],
   style: LineStyle,
-): readonly string[] {
+): readonly Shown[] {
   const { colors, columns } = style;
-  const [first = '', ...rest] = failureText(error).trimEnd().split('\n');
+  const [first = shown``, ...rest] = linesOf(trimmed(failureText(error)));
   return [
     ...wrapText(first, columns).map(colors.red),
     ...rest.flatMap((line) => remarkLines(line, style)),
@@ -43,16 +44,20 @@ const LEAST_COLUMN = 24;
 export function helpLines(
   rows: readonly (readonly [string, string])[],
   style: LineStyle,
-): readonly string[] {
+): readonly Shown[] {
   const { columns } = style;
   const width = Math.max(...rows.map(([name]) => displayWidth(name))) + 2 * INDENT.length;
   const isBeside = columns - width >= LEAST_COLUMN;
   const indent = isBeside ? width : 3 * INDENT.length;
   return rows.flatMap(([name, about]) => {
-    const [first = '', ...rest] = remarkLines(about, { ...style, columns: columns - indent });
-    const head = `${INDENT}${name}`;
-    const lines = isBeside ? [`${head.padEnd(width)}${first}`] : [head, ' '.repeat(indent) + first];
-    return [...lines, ...rest.map((line) => ' '.repeat(indent) + line)];
+    const room = { ...style, columns: columns - indent };
+    const [first = shown``, ...rest] = remarkLines(oneLine(about), room);
+    const head = oneLine(`${INDENT}${name}`);
+    const before = oneLine(' '.repeat(indent));
+    const lines = isBeside
+      ? [shown`${pad(head, width)}${first}`]
+      : [head, shown`${before}${first}`];
+    return [...lines, ...rest.map((line) => shown`${before}${line}`)];
   });
 }
 
@@ -89,7 +94,7 @@ export function meterLines(facts: MeterFacts, style: LineStyle): readonly string
     formatSeconds(cost.elapsed_seconds),
   ].join(' · ');
   const limit = budget === undefined ? '' : ` of ${formatUsd(budget)}`;
-  const total = `total ${formatSpend(result.cost)}${limit}`;
+  const total = oneLine(`total ${formatSpend(result.cost)}${limit}`);
   const fits = displayWidth(own) + displayWidth(total) + 8 < columns;
   const meter = fits
     ? [`${mark} ${own}     ${colors.dim(total)}`]

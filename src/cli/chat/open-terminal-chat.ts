@@ -6,6 +6,7 @@ import { count } from '../output.ts';
 import { echoLines, type LineStyle } from '../render/echo.ts';
 import { createLiveView } from '../render/live-view.ts';
 import { renderMarkdown } from '../render/markdown.ts';
+import { oneLine, shown } from '../visible.ts';
 import type { ChatDesk } from './actions.ts';
 import { lastExchange, remarkLines } from './chat-lines.ts';
 import type { HeldKeys } from './held-keys.ts';
@@ -79,10 +80,10 @@ async function introOf(
   const { thread_id: id, cost } = opened.thread;
   const { question, answer, isCut } = lastExchange(await trees.path(id));
   return [
-    ...remarkLines(`continuing ${id}, ${count(cost.turns, 'turn')}`, style),
+    ...remarkLines(shown`continuing ${oneLine(id)}, ${count(cost.turns, 'turn')}`, style),
     ...(question === undefined ? [] : ['', ...echoLines(shortened(question), style)]),
     ...(answer === '' ? [] : ['', ...answerLines(answer, style)]),
-    ...(isCut ? remarkLines('  (interrupted)', style) : []),
+    ...(isCut ? remarkLines(shown`  (interrupted)`, style) : []),
   ];
 }
 

@@ -7,7 +7,7 @@ import { resultText } from '../output.ts';
 import { echoLines, type LineStyle } from '../render/echo.ts';
 import { payloadOf } from '../render/progress-line.ts';
 import { wrapText } from '../terminal-text.ts';
-import { oneLine, visible } from '../visible.ts';
+import { oneLine, type Shown, visible } from '../visible.ts';
 import { act, type ChatDesk, needsIdle } from './actions.ts';
 import { footerOf, ruledOff } from './chat-footer.ts';
 import { failureLines, meterLines, remarkLines } from './chat-lines.ts';
@@ -146,12 +146,12 @@ export class TerminalChat {
     ];
     for (const text of lost) history.add(text);
     for (const text of waiting) view.print(echoLines(folded(text), this.#style, 'queued'));
-    if (waiting.length > 0) view.print(remarkLines(WAITS_NOTE, this.#style));
+    if (waiting.length > 0) view.print(remarkLines(oneLine(WAITS_NOTE), this.#style));
     for (const text of lost) view.print(echoLines(folded(text), this.#style, 'not sent'));
   }
 
   /** Shows a notice above the field. */
-  readonly notify = (line: string): void => {
+  readonly notify = (line: Shown): void => {
     this.#options.view.print(remarkLines(line, this.#style));
   };
 

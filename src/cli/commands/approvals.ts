@@ -6,7 +6,7 @@ import { requestLines, wholeCall } from '../approval/approval-lines.ts';
 import { argument, choice, defineCommand, defineGroup, flag, text } from '../command.ts';
 import { colorsOf, count, formatTable, printDocument, printLines, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
-import { oneLine, shown } from '../visible.ts';
+import { oneLine, type Shown, shown } from '../visible.ts';
 
 const REQUEST = argument('ID of the request, or its beginning');
 
@@ -68,7 +68,7 @@ const list = defineCommand({
       const approvals = all.filter(isShown);
       return printResult(call, { approvals, total: approvals.length }, () =>
         approvals.length === 0
-          ? ['Nothing waits for a decision']
+          ? [shown`Nothing waits for a decision`]
           : formatTable(
               ['REQUEST', 'KIND', 'TOOL', 'THREAD', 'EXPIRES', 'WHAT'],
               approvals.map((one) => [
@@ -87,9 +87,9 @@ const list = defineCommand({
   },
 });
 
-function requestLine(approval: ListedApproval): string {
+function requestLine(approval: ListedApproval): Shown {
   const { id, kind, tool, thread_id: threadId } = approval;
-  return `${oneLine(`${id} ${kind} ${tool} ${threadId}`)} ${wholeCall(approval)}`;
+  return shown`${oneLine(`${id} ${kind} ${tool} ${threadId}`)} ${wholeCall(approval)}`;
 }
 
 const show = defineCommand({
@@ -118,9 +118,9 @@ const verify = defineCommand({
     if (global.json) printDocument(io, compact({ success: report.ok, error, ...report }));
     else {
       printLines(io, [
-        `${report.id}  ${report.outcome}  ${report.ok ? 'verified' : 'NOT VERIFIED'}`,
-        `  thread  ${oneLine(report.thread_id)}`,
-        `  request  ${report.request_sha256}`,
+        shown`${oneLine(report.id)}  ${report.outcome}  ${report.ok ? 'verified' : 'NOT VERIFIED'}`,
+        shown`  thread  ${oneLine(report.thread_id)}`,
+        shown`  request  ${oneLine(report.request_sha256)}`,
         ...report.decisions.map(({ key_id: key, decision, decided_at: at, problem }) =>
           oneLine(`  ${decision} by ${key} at ${at}${problem === undefined ? '' : `: ${problem}`}`),
         ),

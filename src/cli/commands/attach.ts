@@ -9,7 +9,7 @@ import type { Steering } from '../render/steer-field.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
 import { createRenderer, exitCodeOfResult, OUTPUT_OPTIONS, outputModeOf } from '../thread-run.ts';
-import { composed, oneLine } from '../visible.ts';
+import { oneLine, shown } from '../visible.ts';
 
 export const attach = defineCommand({
   details:
@@ -67,8 +67,8 @@ function hintSteer(context: Context, id: string): void {
   const { io, global } = context;
   if (!io.stderr.isTty || global.quiet) return;
   const colors = colorsOf(io.stderr, context);
-  const line = `Ctrl-C detaches    message: rye threads steer ${oneLine(id)} TEXT`;
-  for (const part of wrapped(line, io.stderr)) io.stderr.write(composed(`${colors.dim(part)}\n`));
+  const line = shown`Ctrl-C detaches    message: rye threads steer ${oneLine(id)} TEXT`;
+  for (const part of wrapped(line, io.stderr)) io.stderr.write(shown`${colors.dim(part)}\n`);
 }
 
 /**

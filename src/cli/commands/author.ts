@@ -7,7 +7,7 @@ import { ITEM_TYPES, type SignableType } from '../../core/ids.ts';
 import { argument, type Context, defineCommand, optionalArgument } from '../command.ts';
 import { editorOf, runEditor } from '../editor-program.ts';
 import { typeArgument } from '../input.ts';
-import { displayPath, printLine, printResult } from '../output.ts';
+import { displayPath, printJsonLine, printLine, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
 import { printOutcome, printSigned, signable } from '../signed.ts';
 import { oneLine, shown } from '../visible.ts';
@@ -58,7 +58,7 @@ export const edit = defineCommand({
       const code = printSigned(call, items);
       const mayRepeat = io.stdinIsTty && io.stderr.isTty && !call.global.json;
       if (code === EXIT.ok || !mayRepeat) return code;
-      const answer = await io.ask(`${isSame ? 'Nothing changed. ' : ''}Edit it again? [Y/n] `);
+      const answer = await io.ask(shown`${isSame ? 'Nothing changed. ' : ''}Edit it again? [Y/n] `);
       if (/^n/i.test(answer.trim()) || answer === '') return code;
     }
   },
@@ -151,7 +151,7 @@ export async function watchAndSign(
       if (!global.quiet) io.stderr.write(shown`rye: signing what you save; Ctrl-C ends\n`);
     },
     report: (saved) => {
-      if (global.json) printLine(io, JSON.stringify(saved));
+      if (global.json) printJsonLine(io, saved);
       else if ('outcome' in saved) printOutcome(saved.outcome, io);
       else printLine(io, oneLine(`skipped ${saved.type} ${saved.id}: ${saved.skipped}`));
     },

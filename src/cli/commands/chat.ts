@@ -26,7 +26,7 @@ import { colorsOf, printLines } from '../output.ts';
 import { READ_ONLY_TOOLS, readOnlyTools } from '../read-only-tools.ts';
 import { payloadOf, waitText } from '../render/progress-line.ts';
 import { withRye } from '../session.ts';
-import { composed, oneLine, shown } from '../visible.ts';
+import { oneLine, type Shown, shown } from '../visible.ts';
 
 const DIRECTIVE = 'rye/core/chat';
 
@@ -85,7 +85,7 @@ export const chat = defineCommand({
     const isOnTerminal = io.stdinIsTty && canRedraw(io.stdout, io.env) && !call.global.json;
     const { holdKeys } = await import('../chat/held-keys.ts');
     const keys = isOnTerminal ? await holdKeys(io) : undefined;
-    const screen: Screen = { notify: (line) => io.stderr.write(composed(`${line}\n`)) };
+    const screen: Screen = { notify: (line) => io.stderr.write(shown`${line}\n`) };
     const chatWith = async (rye: Rye): Promise<ExitCode> => {
       const existing = await existingThread(rye, { named, options, directiveId });
       const plan = { rye, request, directiveId, inputs, existing, keys, screen };
@@ -101,7 +101,7 @@ export const chat = defineCommand({
 
 /** Prints notices: on the screen of the chat as soon as there is one. */
 interface Screen {
-  notify: (line: string) => void;
+  notify: (line: Shown) => void;
 }
 
 interface ChatPlan {
@@ -159,7 +159,7 @@ async function converse(call: ChatCall, plan: ChatPlan, signal: AbortSignal): Pr
     plannedModel: async () => (await rye.threads.plan(begin('?'))).model.id,
     // with --json, stdout gets the document alone
     print: (lines) => {
-      if (call.global.json) for (const line of lines) io.stderr.write(composed(`${line}\n`));
+      if (call.global.json) for (const line of lines) io.stderr.write(shown`${line}\n`);
       else printLines(io, lines);
     },
     signal: keys ? AbortSignal.any([signal, keys.signal]) : signal,

@@ -7,7 +7,7 @@ import type { Sink } from '../io.ts';
 import { count, fitPath, formatTable, printResult, relativePath, wrapped } from '../output.ts';
 import { withRye } from '../session.ts';
 import { displayWidth, wrapText } from '../terminal-text.ts';
-import { oneLine, shown } from '../visible.ts';
+import { oneLine, type Shown, shown, visible } from '../visible.ts';
 
 const show = defineCommand({
   name: 'show',
@@ -24,7 +24,7 @@ const show = defineCommand({
       if (others > 0 && !call.global.quiet) {
         io.stderr.write(shown`${count(others, 'default')} not shown: rye config show --all\n`);
       }
-      if (listed.length === 0) return ['Nothing differs from the defaults'];
+      if (listed.length === 0) return [shown`Nothing differs from the defaults`];
       const rows = listed.map(({ path, value, origin }) => [
         path,
         JSON.stringify(value),
@@ -36,13 +36,13 @@ const show = defineCommand({
 });
 
 /** Formats values as a table, or one below the other on a terminal that the table does not fit. */
-function valueLines(rows: readonly (readonly string[])[], sink: Sink): readonly string[] {
+function valueLines(rows: readonly (readonly string[])[], sink: Sink): readonly Shown[] {
   const table = formatTable(['PATH', 'VALUE', 'FROM'], rows, { ...sink, isTty: false });
   if (!sink.isTty || table.every((line) => displayWidth(line) <= sink.columns)) return table;
   return rows.flatMap(([name = '', value = '', origin = '']) => [
     ...wrapped(oneLine(name), sink),
-    ...wrapText(oneLine(value), sink.columns - 2).map((line) => `  ${line}`),
-    `  ${fitPath(oneLine(origin), sink, 2)}`,
+    ...wrapText(oneLine(value), sink.columns - 2).map((line) => shown`  ${line}`),
+    shown`  ${fitPath(oneLine(origin), sink, 2)}`,
   ]);
 }
 
@@ -64,8 +64,8 @@ const get = defineCommand({
       }
       return printResult(call, { values, total: values.length }, () =>
         values.length === 1 && first.path === path
-          ? [toText(first.value)]
-          : values.map((value) => `${value.path}: ${toText(value.value)}`),
+          ? [visible(toText(first.value))]
+          : values.map((value) => visible(`${value.path}: ${toText(value.value)}`)),
       );
     }),
 });
@@ -81,7 +81,7 @@ const path = defineCommand({
         user: join(rye.userSpacePath, '.ai', 'config'),
       }),
     );
-    return printResult(call, folders, () => Object.values(folders));
+    return printResult(call, folders, () => Object.values(folders).map(oneLine));
   },
 });
 

@@ -25,7 +25,7 @@ import { failureText } from '../failure.ts';
 import { canPick } from '../io.ts';
 import { colorsOf, count, printDocument, printLines } from '../output.ts';
 import { withRye } from '../session.ts';
-import { composed, oneLine } from '../visible.ts';
+import { oneLine, type Shown, shown } from '../visible.ts';
 
 const IDS: Argument<readonly string[]> = {
   name: 'id...',
@@ -138,11 +138,13 @@ async function pickedRequest(context: Context, verb: 'Approve' | 'Deny'): Promis
   const request = calls.find((one) => one.id === id) ?? only;
   const { io } = context;
   for (const line of requestLines(request, colorsOf(io.stderr, context))) {
-    io.stderr.write(composed(`${line}\n`));
+    io.stderr.write(shown`${line}\n`);
   }
   // one key does not approve what can mislead
   const isOdd = verb === 'Approve' && oddCount(request) > 0;
-  const reply = await io.ask(isOdd ? 'Type "approve" to approve it: ' : `${verb} it? [y/N] `);
+  const reply = await io.ask(
+    isOdd ? shown`Type "approve" to approve it: ` : shown`${verb} it? [y/N] `,
+  );
   if ((isOdd ? /^approve$/i : /^y(?:es)?$/i).test(reply.trim())) return id;
   throw new RyeError('cancelled', `${id} still waits for a decision`, { hint });
 }
@@ -214,7 +216,7 @@ function decidedLine({
   resumed,
   awaits_owner: awaitsOwner,
   thread_id: threadId,
-}: DecidedApproval): string {
+}: DecidedApproval): Shown {
   if (missing > 0) return oneLine(`${id} recorded; ${count(missing, 'more approver')} needed`);
   const owner = `; its owner continues it: rye threads resume ${threadId}`;
   const next = resumed ? `; thread ${threadId} continues` : '';

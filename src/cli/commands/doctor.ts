@@ -5,10 +5,10 @@ import { defineCommand, flag } from '../command.ts';
 import type { Io } from '../io.ts';
 import { colorsOf, count, displayPath, printDocument, printLines, wrapped } from '../output.ts';
 import { withRye } from '../session.ts';
-import { oneLine } from '../visible.ts';
+import { oneLine, partOf, type Shown, shown, visible } from '../visible.ts';
 
 /** The width of a status and a space. */
-const INDENT = '     ';
+const INDENT = shown`     `;
 
 export const doctor = defineCommand({
   details:
@@ -36,31 +36,37 @@ export const doctor = defineCommand({
       const { green, yellow, red } = colorsOf(stdout, call);
       const paint = { ok: green, warn: yellow, fail: red };
       for (const { check, status, detail, hint } of checks) {
-        const [first = '', ...rest] = wrapped(
-          `${status.padEnd(4)} ${check}: ${detail}`,
-          stdout,
-          INDENT,
-        );
-        printLines(io, [`${paint[status](first.slice(0, 4))}${first.slice(4)}`, ...rest]);
-        if (hint !== undefined) printLines(io, wrapped(`${INDENT}hint: ${hint}`, stdout, INDENT));
+        const line = oneLine(`${status.padEnd(4)} ${check}: ${detail}`);
+        const [first = line, ...rest] = wrapped(line, stdout, INDENT);
+        printLines(io, [shown`${paint[status](partOf(first, 0, 4))}${partOf(first, 4)}`, ...rest]);
+        if (hint !== undefined) {
+          printLines(io, wrapped(visible(`${INDENT}hint: ${hint}`), stdout, INDENT));
+        }
       }
     }
     return success ? EXIT.ok : EXIT.failed;
   },
 });
 
-function repairLines(report: RepairReport, io: Io): readonly string[] {
+function repairLines(report: RepairReport, io: Io): readonly Shown[] {
   const { moved, threads, budgets, recovered, failures, notes } = report;
   const lines = [
-    ...moved.map(({ database, to }) => `moved the damaged ${database} to ${displayPath(to, io)}`),
-    ...(threads.length > 0 ? [`restored ${count(threads.length, 'thread')} in the registry`] : []),
-    ...(budgets.length > 0 ? [`restored ${count(budgets.length, 'budget')} in the ledger`] : []),
-    ...recovered.map(({ thread_id: id, status }) => `recovered ${id}: crashed, now ${status}`),
-    ...failures.map(
-      ({ thread_id: id, error }) =>
-        `cannot restore ${id}: ${oneLine(error.message)} [${error.code}]`,
+    ...moved.map(
+      ({ database, to }) => shown`moved the damaged ${oneLine(database)} to ${displayPath(to, io)}`,
     ),
-    ...notes,
+    ...(threads.length > 0
+      ? [shown`restored ${count(threads.length, 'thread')} in the registry`]
+      : []),
+    ...(budgets.length > 0
+      ? [shown`restored ${count(budgets.length, 'budget')} in the ledger`]
+      : []),
+    ...recovered.map(({ thread_id: id, status }) =>
+      oneLine(`recovered ${id}: crashed, now ${status}`),
+    ),
+    ...failures.map(({ thread_id: id, error }) =>
+      oneLine(`cannot restore ${id}: ${error.message} [${error.code}]`),
+    ),
+    ...notes.map(oneLine),
   ];
-  return lines.length === 0 ? ['nothing to repair'] : lines;
+  return lines.length === 0 ? [shown`nothing to repair`] : lines;
 }

@@ -5,7 +5,7 @@ import { argument, defineCommand, defineGroup, flag, integer, text } from '../co
 import { durationMs } from '../duration.ts';
 import { displayPath, formatTable, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
-import { oneLine } from '../visible.ts';
+import { oneLine, type Shown, shown, visible } from '../visible.ts';
 
 const DEFAULT_DAYS = 90;
 
@@ -28,9 +28,9 @@ const init = defineCommand({
     }
     const made = await withRye(call, (rye) => rye.fleet.init({ database, join }), { here: true });
     return printResult(call, made, () => [
-      `fleet ${made.database}`,
-      `store in ${displayPath(made.config_path, call.io)}, root key ${made.root_key_id}`,
-      'next: rye fleet enroll --label NAME > worker.token',
+      shown`fleet ${oneLine(made.database)}`,
+      shown`store in ${displayPath(made.config_path, call.io)}, root key ${oneLine(made.root_key_id)}`,
+      shown`next: rye fleet enroll --label NAME > worker.token`,
     ]);
   },
 });
@@ -41,7 +41,7 @@ const root = defineCommand({
   examples: ['rye fleet root > root.pem', 'rye keys trust root.pem --for certify'],
   run: async (call) => {
     const key = await withRye(call, (rye) => rye.fleet.root());
-    return printResult(call, key, () => [key.pem.trimEnd()]);
+    return printResult(call, key, () => [visible(key.pem.trimEnd())]);
   },
 });
 
@@ -59,7 +59,7 @@ const enroll = defineCommand({
   run: async (call) => {
     const { label = 'worker', days = DEFAULT_DAYS, newPoolKey } = call.options;
     const enrolled = await withRye(call, (rye) => rye.fleet.enroll({ label, days, newPoolKey }));
-    return printResult(call, enrolled, () => [enrolled.token]);
+    return printResult(call, enrolled, () => [oneLine(enrolled.token)]);
   },
 });
 
@@ -77,9 +77,9 @@ const tryIt = defineCommand({
       try {
         if (signal.aborted) return;
         printResult(call, { workers: fleet.workers }, () => [
-          `a fleet of ${fleet.workers.length} workers runs on this machine; Ctrl-C ends it`,
-          'in another terminal: rye run hello --fleet --wait',
-          'and look at it:      rye fleet status',
+          shown`a fleet of ${fleet.workers.length} workers runs on this machine; Ctrl-C ends it`,
+          shown`in another terminal: rye run hello --fleet --wait`,
+          shown`and look at it:      rye fleet status`,
         ]);
         await new Promise<void>((resolve) => {
           signal.addEventListener('abort', () => resolve(), { once: true });
@@ -98,13 +98,13 @@ const status = defineCommand({
   examples: ['rye fleet status', 'rye fleet status --json'],
   run: async (call) => {
     const { io } = call;
-    const shown = await withRye(call, (rye) => rye.fleet.status());
-    return printResult(call, shown, () => [
-      `fleet ${shown.database}`,
-      '',
-      ...workerTable(shown.workers, io.stdout),
-      '',
-      ...queueTable(shown.queues, io.stdout),
+    const fleet = await withRye(call, (rye) => rye.fleet.status());
+    return printResult(call, fleet, () => [
+      shown`fleet ${oneLine(fleet.database)}`,
+      shown``,
+      ...workerTable(fleet.workers, io.stdout),
+      shown``,
+      ...queueTable(fleet.queues, io.stdout),
     ]);
   },
 });
@@ -223,8 +223,8 @@ function stateOf(row: FleetWorker): string {
 function workerTable(
   rows: readonly FleetWorker[],
   out: Parameters<typeof formatTable>[2],
-): readonly string[] {
-  if (rows.length === 0) return ['no workers; start one: rye worker --token worker.token'];
+): readonly Shown[] {
+  if (rows.length === 0) return [shown`no workers; start one: rye worker --token worker.token`];
   return formatTable(
     ['WORKER', 'LABELS', 'STATE', 'THREADS', 'VERSION'],
     rows.map((row) => [
@@ -241,8 +241,8 @@ function workerTable(
 function queueTable(
   rows: readonly FleetQueueState[],
   out: Parameters<typeof formatTable>[2],
-): readonly string[] {
-  if (rows.length === 0) return ['no queues yet'];
+): readonly Shown[] {
+  if (rows.length === 0) return [shown`no queues yet`];
   return formatTable(
     ['QUEUE', 'QUEUED', 'DELAYED', 'RUNNING', 'FAILED', 'LIMITS'],
     rows.map((row) => [

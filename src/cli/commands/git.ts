@@ -21,8 +21,8 @@ const setup = defineCommand({
     );
     return printResult(call, outcome, () => [
       outcome.changed
-        ? `git merges signed files with rye; commit ${displayPath(outcome.attributes, io)}`
-        : 'git is set up already',
+        ? shown`git merges signed files with rye; commit ${displayPath(outcome.attributes, io)}`
+        : shown`git is set up already`,
     ]);
   },
 });

@@ -13,7 +13,7 @@ import type { Sink } from '../io.ts';
 import { fitPath, formatTable, printResult, relativePath } from '../output.ts';
 import { withRye } from '../session.ts';
 import { displayWidth } from '../terminal-text.ts';
-import { oneLine } from '../visible.ts';
+import { oneLine, type Shown, shown, visible } from '../visible.ts';
 
 const HEADINGS = ['LAYER', 'EVENT', 'HOOK', 'FROM'];
 
@@ -39,13 +39,13 @@ function filesOf(rows: readonly (readonly string[])[]): readonly HookFile[] {
 }
 
 /** A file with its hooks below it, for a terminal that is too narrow for the path in each row. */
-function section({ layer, path, rows }: HookFile, sink: Sink): readonly string[] {
-  const head = `layer ${layer}: `;
+function section({ layer, path, rows }: HookFile, sink: Sink): readonly Shown[] {
+  const head = oneLine(`layer ${layer}: `);
   const room = { ...sink, columns: Math.max(1, sink.columns - 2) };
   return [
-    `${head}${fitPath(oneLine(path), sink, head.length)}`,
-    ...formatTable(['LINE', 'EVENT', 'HOOK'], rows, room).map((line) => `  ${line}`),
-    '',
+    shown`${head}${fitPath(oneLine(path), sink, head.length)}`,
+    ...formatTable(['LINE', 'EVENT', 'HOOK'], rows, room).map((line) => shown`  ${line}`),
+    shown``,
   ];
 }
 
@@ -115,7 +115,7 @@ const schema = defineCommand({
       const [first, ...others] = schemas;
       const document: JsonObject =
         first !== undefined && others.length === 0 ? first.schema : byEvent;
-      return [JSON.stringify(document, null, 2)];
+      return [visible(JSON.stringify(document, null, 2))];
     });
   },
 });

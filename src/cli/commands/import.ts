@@ -3,7 +3,7 @@ import type { ReviewedItem, RyeOsReview } from '../../app/rye-os/review.ts';
 import { RyeError } from '../../core/errors.ts';
 import { argument, defineCommand, defineGroup, flag, text } from '../command.ts';
 import { displayPath, printResult } from '../output.ts';
-import { oneLine } from '../visible.ts';
+import { oneLine, type Shown, shown } from '../visible.ts';
 
 const ryeOs = defineCommand({
   name: 'rye-os',
@@ -42,12 +42,12 @@ const ryeOs = defineCommand({
       ...(patchFile === undefined
         ? review.patch === ''
           ? []
-          : ['', 'To write the mechanical changes as a patch: --patch FILE']
+          : [shown``, shown`To write the mechanical changes as a patch: --patch FILE`]
         : [
-            '',
-            `To apply the patch: cd ${displayPath(dir, io)} && git apply ${displayPath(patchFile, io)}`,
+            shown``,
+            shown`To apply the patch: cd ${displayPath(dir, io)} && git apply ${displayPath(patchFile, io)}`,
           ]),
-      `To write, sign and dry-run all of it in the project here: rye import rye-os ${args.dir} --apply`,
+      shown`To write, sign and dry-run all of it in the project here: rye import rye-os ${oneLine(args.dir)} --apply`,
     ]);
   },
 });
@@ -60,18 +60,18 @@ const TITLES: readonly (readonly [verdict: ReviewedItem['verdict'], title: strin
 ];
 
 const ACKNOWLEDGE = [
-  'Acknowledge the risk in the directive, with --acknowledge, or for the project: put risk_levels: {elevated: allow}',
-  'in .ai/config/agent/capability_risk.yaml, then run rye sign config agent/capability_risk.',
-  '',
+  shown`Acknowledge the risk in the directive, with --acknowledge, or for the project: put risk_levels: {elevated: allow}`,
+  shown`in .ai/config/agent/capability_risk.yaml, then run rye sign config agent/capability_risk.`,
+  shown``,
 ];
 
-function reviewLines({ items, summary }: RyeOsReview): readonly string[] {
+function reviewLines({ items, summary }: RyeOsReview): readonly Shown[] {
   return [
     ...TITLES.flatMap(([verdict, title]) => {
       const rows = items.filter((item) => item.verdict === verdict);
       return rows.length === 0
         ? []
-        : [`${title} (${rows.length}):`, ...rows.flatMap(itemLines), ''];
+        : [oneLine(`${title} (${rows.length}):`), ...rows.flatMap(itemLines), shown``];
     }),
     ...(items.some(({ verdict }) => verdict === 'acknowledge') ? ACKNOWLEDGE : []),
     ...Object.entries(summary).map(([type, counts]) => {
@@ -80,23 +80,23 @@ function reviewLines({ items, summary }: RyeOsReview): readonly string[] {
         ([verdict]) =>
           `${verdict} ${counts[verdict]} (${Math.round((100 * counts[verdict]) / total)} %)`,
       );
-      return `${type}: ${total}: ${shares.join(', ')}`;
+      return oneLine(`${type}: ${total}: ${shares.join(', ')}`);
     }),
   ];
 }
 
-function itemLines(item: ReviewedItem): readonly string[] {
+function itemLines(item: ReviewedItem): readonly Shown[] {
   const { type, id, path, needs, patched, reason, hint, code } = item;
   const risks = needs.length === 0 ? '' : `  [${needs.join(', ')}]`;
-  const first = `  ${type} ${id}${risks}`;
+  const first = oneLine(`  ${type} ${id}${risks}`);
   if (reason === '') return [first];
   const hintLines = (hint ?? '').split('\n').filter((line) => line !== '');
   return [
     first,
-    `    ${path}: ${code}: ${oneLine(reason)}`,
+    oneLine(`    ${path}: ${code}: ${reason}`),
     ...(patched
-      ? ['    The patch makes the change.']
-      : hintLines.map((line) => `    ${/^ */.exec(line)?.[0] ?? ''}${oneLine(line)}`)),
+      ? [shown`    The patch makes the change.`]
+      : hintLines.map((line) => oneLine(`    ${/^ */.exec(line)?.[0] ?? ''}${line}`))),
   ];
 }
 

@@ -34,11 +34,22 @@ import {
   printLine,
   printLines,
   printResult,
+  relativePath,
   wrapped,
 } from '../output.ts';
 import { withRye } from '../session.ts';
 import { casesOfFiles, casesOfProblems, formatProblem, printSigned, signable } from '../signed.ts';
-import { oneLine, shown, visible } from '../visible.ts';
+import {
+  joined,
+  linesOf,
+  oneLine,
+  partOf,
+  replaced,
+  type Shown,
+  shown,
+  trimmed,
+  visible,
+} from '../visible.ts';
 import { printHint, reason, verificationExit, verifyThread } from './verify-thread.ts';
 
 const SPACE = choice('SPACE', SPACES, 'Only this space');
@@ -50,9 +61,9 @@ export const init = defineCommand({
     const { io, global, options } = call;
     const outcome = await withRye(call, (rye) => rye.init(options), { here: true });
     printResult(call, outcome, () => [
-      ...outcome.created.map((file) => `created ${displayPath(file, io)}`),
-      ...outcome.kept.map((file) => `kept    ${displayPath(file, io)}`),
-      `${outcome.key_created ? 'new signing key' : 'signing key'} ${outcome.key_id}`,
+      ...outcome.created.map((file) => shown`created ${displayPath(file, io)}`),
+      ...outcome.kept.map((file) => shown`kept    ${displayPath(file, io)}`),
+      shown`${outcome.key_created ? 'new signing key' : 'signing key'} ${oneLine(outcome.key_id)}`,
     ]);
     if (!global.json && !global.quiet) io.stderr.write(shown`next: rye run hello\n`);
     return EXIT.ok;
@@ -110,12 +121,12 @@ export const fetch = defineCommand({
     return printResult(call, item, () => {
       if (item.copied_to !== undefined) return [displayPath(item.copied_to, io)];
       return [
-        `${item.type} ${item.id} (${item.space}, ${item.signature})`,
+        oneLine(`${item.type} ${item.id} (${item.space}, ${item.signature})`),
         ...(item.path === null ? [] : [displayPath(item.path, io)]),
         ...Object.entries(item.metadata).map(([name, value]) =>
           visible(`${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`),
         ),
-        `\n${visible(item.content).trimEnd()}`,
+        shown`\n${trimmed(visible(item.content))}`,
       ];
     });
   },
@@ -165,19 +176,19 @@ export const search = defineCommand({
       const { thread_id: thread = '', session_id: session = thread } = hit;
       if (thread !== session) {
         const chain = oneLine(`thread ${thread} of session ${session}`);
-        printLines(io, wrapped(`  ${chain}`, io.stdout));
+        printLines(io, wrapped(shown`  ${chain}`, io.stdout));
       }
-      printLine(io, `  ${fitPath(displayPath(hit.path, io), io.stdout, 2)}`);
-      if (session !== '') printLine(io, `  open: rye threads open ${oneLine(session)}`);
+      printLine(io, shown`  ${fitPath(displayPath(hit.path, io), io.stdout, 2)}`);
+      if (session !== '') printLine(io, shown`  open: rye threads open ${oneLine(session)}`);
       // an excerpt of words, not of lines
       const words = hit.snippet.replaceAll(/\s+/g, ' ');
       const excerpt =
         context === undefined
-          ? [oneLine(colors.isColorSupported ? words : marked(words, asterisks))]
-          : visible(context).split('\n');
-      const lines = excerpt.flatMap((line) => wrapped(`  ${line}`, io.stdout)).join('\n');
+          ? [colors.isColorSupported ? drawnAround(words) : oneLine(marked(words, asterisks))]
+          : linesOf(visible(context));
+      const lines = excerpt.flatMap((line) => wrapped(shown`  ${line}`, io.stdout));
       // colors have no width, so the marks become colors after the lines are wrapped
-      printLine(io, colors.isColorSupported ? marked(lines, colors.bold) : lines);
+      printLine(io, marked(joined(lines, '\n'), colors.bold));
     }
     for (const notice of notices) io.stderr.write(shown`rye: warning: ${oneLine(notice)}\n`);
     if (!global.quiet) io.stderr.write(shown`${count(total, 'result')}\n`);
@@ -208,16 +219,19 @@ function asterisks(match: string): string {
   return `**${match}**`;
 }
 
+const MARKED = new RegExp(`${SNIPPET_OPEN}([^${SNIPPET_CLOSE}]*)${SNIPPET_CLOSE}`, 'g');
+
 /** Replaces the private marks around matches with visible ones. */
-function marked(snippet: string, mark: (match: string) => string): string {
-  return snippet
-    .split(SNIPPET_OPEN)
-    .map((piece, index) => {
-      const end = piece.indexOf(SNIPPET_CLOSE);
-      if (index === 0 || end === -1) return piece.replaceAll(SNIPPET_CLOSE, '');
-      return mark(piece.slice(0, end)) + piece.slice(end + 1);
-    })
-    .join('');
+function marked<T extends string>(snippet: T, mark: (match: T) => T): T {
+  return replaced(snippet, MARKED, (match) => mark(partOf(match, 1, -1)));
+}
+
+/** Draws a snippet on one line, but not the marks in it. */
+function drawnAround(snippet: string): Shown {
+  const parts = snippet.split(SNIPPET_OPEN).map((part) => {
+    return joined(part.split(SNIPPET_CLOSE).map(oneLine), SNIPPET_CLOSE);
+  });
+  return joined(parts, SNIPPET_OPEN);
 }
 
 export const validate = defineCommand({
@@ -366,12 +380,12 @@ async function verifyItems(
   else {
     for (const item of items) {
       const status = item.ok ? 'ok  ' : 'FAIL';
-      const path = displayPath(item.path, io);
+      const path = relativePath(item.path, io);
       // the message names the file too
       const why = displayText(reason(item.error), io).replace(`: ${path}: `, ': ');
       const thread = item.signed_by_thread;
-      const by = thread === undefined ? '' : ` (signed by the model of thread ${oneLine(thread)})`;
-      printLine(io, `${status} ${path}${by}${why}`);
+      const by = thread === undefined ? '' : ` (signed by the model of thread ${thread})`;
+      printLine(io, oneLine(`${status} ${path}${by}${why}`));
       printHint(item.error, io);
       printUpgrade(item, io);
     }

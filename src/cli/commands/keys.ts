@@ -11,7 +11,7 @@ import {
 import { confirm, readTextSource } from '../input.ts';
 import { displayPath, formatTable, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
-import { oneLine } from '../visible.ts';
+import { oneLine, shown, visible } from '../visible.ts';
 
 const yes = flag('Do not ask; without a terminal, rye never asks', { short: 'y' });
 
@@ -28,7 +28,7 @@ const init = defineCommand({
     const { agent } = call.options;
     const key = await withRye(call, (rye) => rye.keys.init(compact({ agent })));
     return printResult(call, key, () =>
-      call.global.quiet ? [] : [`signing key ${key.key_id} in ${key.path}`],
+      call.global.quiet ? [] : [shown`signing key ${oneLine(key.key_id)} in ${oneLine(key.path)}`],
     );
   },
 });
@@ -76,7 +76,7 @@ const exportKey = defineCommand({
   examples: ['rye keys export > alice.pem'],
   run: async (call) => {
     const key = await withRye(call, (rye) => rye.keys.export());
-    return printResult(call, key, () => [key.pem.trimEnd()]);
+    return printResult(call, key, () => [visible(key.pem.trimEnd())]);
   },
 });
 
@@ -115,10 +115,12 @@ const trust = defineCommand({
       await confirm(
         call,
         [
-          `key ${offer.key_id} of ${offer.owner}, trusted in: ${place}, for: ${offer.scope}`,
-          'Everything signed with it will run with your permissions. Compare the fingerprint with the owner first.',
+          oneLine(
+            `key ${offer.key_id} of ${offer.owner}, trusted in: ${place}, for: ${offer.scope}`,
+          ),
+          shown`Everything signed with it will run with your permissions. Compare the fingerprint with the owner first.`,
         ],
-        'Trust it?',
+        shown`Trust it?`,
       );
       return await rye.keys.trust(content, wanted);
     });
@@ -147,12 +149,12 @@ const untrust = defineCommand({
     const key = await withRye(call, async (rye) => {
       await confirm(
         call,
-        ['rye will reject what it signed until you trust the key again or sign it yourself.'],
-        `Stop trusting ${keyid}?`,
+        [shown`rye will reject what it signed until you trust the key again or sign it yourself.`],
+        shown`Stop trusting ${oneLine(keyid)}?`,
       );
       return await rye.keys.untrust(keyid);
     });
-    return printResult(call, key, () => [`no longer trusted: ${key.key_id}`]);
+    return printResult(call, key, () => [shown`no longer trusted: ${oneLine(key.key_id)}`]);
   },
 });
 
@@ -186,14 +188,16 @@ const revoke = defineCommand({
     const key = await withRye(call, async (rye) => {
       await confirm(
         call,
-        ['rye will reject the items that it signed. You cannot undo this.'],
-        `Revoke ${keyid}?`,
+        [shown`rye will reject the items that it signed. You cannot undo this.`],
+        shown`Revoke ${oneLine(keyid)}?`,
       );
       return isFile
         ? await rye.keys.importRevocation(content)
         : await rye.keys.revoke(keyid, compact({ reason, since }));
     });
-    return printResult(call, key, () => [`revoked ${key.key_id} from ${key.revoked_at ?? 'now'}`]);
+    return printResult(call, key, () => [
+      shown`revoked ${oneLine(key.key_id)} from ${oneLine(key.revoked_at ?? 'now')}`,
+    ]);
   },
 });
 
@@ -209,17 +213,21 @@ const rotate = defineCommand({
       const { key_id } = await rye.keys.export();
       await confirm(
         call,
-        [`A new key will sign from now on. The key ${key_id} stays trusted until you revoke it.`],
-        'Create a new signing key?',
+        [
+          oneLine(
+            `A new key will sign from now on. The key ${key_id} stays trusted until you revoke it.`,
+          ),
+        ],
+        shown`Create a new signing key?`,
       );
       return await rye.keys.rotate();
     });
     const { statement } = rotation;
     return printResult(call, rotation, () => [
-      `signing key ${rotation.key_id} replaces ${rotation.old_key_id}`,
+      shown`signing key ${oneLine(rotation.key_id)} replaces ${oneLine(rotation.old_key_id)}`,
       statement === undefined
-        ? 'To move the trust of others, run in each project: rye keys publish'
-        : `commit ${displayPath(statement, call.io)}; in your other projects run: rye keys publish`,
+        ? shown`To move the trust of others, run in each project: rye keys publish`
+        : shown`commit ${displayPath(statement, call.io)}; in your other projects run: rye keys publish`,
     ]);
   },
 });
@@ -235,7 +243,9 @@ const protect = defineCommand({
     const { off } = call.options;
     const key = await withRye(call, (rye) => rye.keys.protect({ off }));
     return printResult(call, key, () => [
-      off ? `${key.key_id} needs no passphrase` : `${key.key_id} needs its passphrase to sign`,
+      oneLine(
+        off ? `${key.key_id} needs no passphrase` : `${key.key_id} needs its passphrase to sign`,
+      ),
     ]);
   },
 });
@@ -249,8 +259,8 @@ const publish = defineCommand({
     const files = await withRye(call, (rye) => rye.keys.publish());
     return printResult(call, { files, total: files.length }, () =>
       files.length === 0
-        ? ['nothing to publish']
-        : files.map((file) => `wrote ${displayPath(file, call.io)}`),
+        ? [shown`nothing to publish`]
+        : files.map((file) => shown`wrote ${displayPath(file, call.io)}`),
     );
   },
 });

@@ -6,7 +6,7 @@ import { failureText } from '../failure.ts';
 import { confirm } from '../input.ts';
 import { count, displayPath, printDocument, printLine, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
-import { oneLine } from '../visible.ts';
+import { oneLine, type Shown, shown } from '../visible.ts';
 
 const status = defineCommand({
   name: 'status',
@@ -29,7 +29,7 @@ const status = defineCommand({
     for (const change of changes) printLine(io, changeLine(change));
     for (const warning of ignored) printLine(io, oneLine(warning));
     const version = serial === null ? 'no lock file' : `lock version ${serial}`;
-    printLine(io, `${count(files.length, 'power file')} pinned, ${version}`);
+    printLine(io, shown`${count(files.length, 'power file')} pinned, ${oneLine(version)}`);
     if (refusal !== null) io.stderr.write(failureText(refusal));
     return exitCode;
   },
@@ -49,27 +49,27 @@ const accept = defineCommand({
           call,
           [
             ...changes.flatMap((change) => [changeLine(change), ...diffLines(change, diffs)]),
-            'Signed files will take effect; unsigned or missing files will be unpinned.',
+            shown`Signed files will take effect; unsigned or missing files will be unpinned.`,
           ],
-          'Accept these changes?',
+          shown`Accept these changes?`,
         );
       }
       return await rye.lock.accept();
     });
     const { changes, files, serial, path } = accepted;
     return printResult(call, accepted, () => [
-      ...changes.map((change) => `accepted ${changeLine(change)}`),
-      `pinned ${count(files.length, 'power file')} in ${displayPath(path, call.io)}, version ${serial}`,
+      ...changes.map((change) => shown`accepted ${changeLine(change)}`),
+      shown`pinned ${count(files.length, 'power file')} in ${displayPath(path, call.io)}, version ${serial}`,
     ]);
   },
 });
 
-function diffLines({ type, id }: GuardChange, diffs: readonly GuardDiff[]): readonly string[] {
+function diffLines({ type, id }: GuardChange, diffs: readonly GuardDiff[]): readonly Shown[] {
   const lines = diffs.find((one) => one.type === type && one.id === id)?.lines ?? [];
-  return lines.map((line) => `  ${line}`);
+  return lines.map((line) => oneLine(`  ${line}`));
 }
 
-function changeLine({ type, id, change, detail }: GuardChange): string {
+function changeLine({ type, id, change, detail }: GuardChange): Shown {
   const subject = type === null ? detail : `${type} ${id} ${detail}`;
   const kind = change.startsWith('lock_') ? 'lock' : change;
   return oneLine(`${kind} ${subject}`);

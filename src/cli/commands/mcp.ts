@@ -2,7 +2,15 @@ import type { McpServerOptions, McpServerReport } from '../../app/api/rye.ts';
 import { EXIT, exitCodeOf, RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import { type Argument, argument, type Context, defineCommand, defineGroup } from '../command.ts';
-import { count, displayPath, printDocument, printLine, printResult, wrapped } from '../output.ts';
+import {
+  count,
+  displayPath,
+  printDocument,
+  printLine,
+  printLines,
+  printResult,
+  wrapped,
+} from '../output.ts';
 import { withRye } from '../session.ts';
 import { oneLine, shown } from '../visible.ts';
 
@@ -14,7 +22,7 @@ function printServers(context: Context, servers: readonly McpServerReport[], isF
     const success = error === undefined;
     printDocument(io, compact({ success, error, servers, total: servers.length }));
   } else if (servers.length === 0) {
-    printLine(io, 'No MCP server is in use. Add one: rye mcp add NAME COMMAND');
+    printLine(io, shown`No MCP server is in use. Add one: rye mcp add NAME COMMAND`);
   } else for (const server of servers) printServer(context, server, isFull);
   return error === undefined ? EXIT.ok : exitCodeOf(error.code);
 }
@@ -22,15 +30,14 @@ function printServers(context: Context, servers: readonly McpServerReport[], isF
 function printServer({ io }: Context, server: McpServerReport, isFull: boolean): void {
   const { name, tools, error } = server;
   if (error !== undefined) {
-    const lines = wrapped(oneLine(`FAIL ${name}: ${error.message} [${error.code}]`), io.stdout);
-    for (const line of lines) printLine(io, line);
+    printLines(io, wrapped(oneLine(`FAIL ${name}: ${error.message} [${error.code}]`), io.stdout));
     if (error.hint !== undefined) io.stderr.write(shown`hint: ${oneLine(error.hint)}\n`);
     return;
   }
-  printLine(io, `ok   ${oneLine(name)}: ${count(tools.length, 'tool')}`);
+  printLine(io, shown`ok   ${oneLine(name)}: ${count(tools.length, 'tool')}`);
   for (const { id, description } of tools) {
-    const text = isFull ? `${oneLine(id)}  ${oneLine(description)}` : oneLine(id);
-    for (const line of wrapped(`     ${text}`, io.stdout, '       ')) printLine(io, line);
+    const line = oneLine(`     ${id}${isFull ? `  ${description}` : ''}`);
+    printLines(io, wrapped(line, io.stdout, shown`       `));
   }
 }
 
@@ -69,7 +76,7 @@ const add = defineCommand({
     const server = serverOf(args.command);
     const path = await withRye(call, (rye) => rye.addMcpServer(args.name, server));
     const done = printResult(call, { name: args.name, path }, () => [
-      `wrote ${displayPath(path, io)}`,
+      shown`wrote ${displayPath(path, io)}`,
     ]);
     if (!global.json && !global.quiet) {
       io.stderr.write(shown`next: rye sign config mcp && rye mcp test ${oneLine(args.name)}\n`);

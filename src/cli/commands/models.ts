@@ -4,7 +4,7 @@ import { argument, type Context, choice, defineCommand, defineGroup, flag } from
 import type { Io, Sink } from '../io.ts';
 import { displayPath, fitPath, formatTable, printResult, wrapped } from '../output.ts';
 import { withRye } from '../session.ts';
-import { oneLine, shown } from '../visible.ts';
+import { joined, oneLine, type Shown, shown } from '../visible.ts';
 
 const WIDE = ['PROVIDER', 'MODEL', 'TIERS', 'WINDOW', 'USD PER MILLION IN/OUT', 'READY'];
 const NARROW = ['MODEL', 'TIERS', 'WINDOW', 'USD IN/OUT'];
@@ -31,25 +31,35 @@ const list = defineCommand({
               ...providersOf(models).flatMap((rows) => section(rows, stdout)),
               ...chosenLines(models).flatMap((line) => wrapped(line, stdout)),
             ]
-          : [...formatTable(WIDE, models.map(wideRow), stdout), '', chosenLines(models).join(' ')]),
+          : [
+              ...formatTable(WIDE, models.map(wideRow), stdout),
+              shown``,
+              joined(chosenLines(models), ' '),
+            ]),
         ...(dates.length === 0
           ? []
-          : ['', ...wrapped(`Prices as of ${dates.join(', ')}, USD per million tokens.`, stdout)]),
+          : [
+              shown``,
+              ...wrapped(
+                shown`Prices as of ${oneLine(dates.join(', '))}, USD per million tokens.`,
+                stdout,
+              ),
+            ]),
       ];
     });
   },
 });
 
 /** States the model of directives that name none, and how to change it. */
-function chosenLines(models: readonly JsonObject[]): readonly string[] {
+function chosenLines(models: readonly JsonObject[]): readonly Shown[] {
   const chosen = models.find((model) => model['chosen'] === true);
   if (chosen === undefined) {
-    return ['No model is chosen.', 'Choose one with: rye models use MODEL'];
+    return [shown`No model is chosen.`, shown`Choose one with: rye models use MODEL`];
   }
   const name = `${textOf(chosen, 'provider')}/${textOf(chosen, 'model')}`;
   return [
-    `Default: ${name} (${textOf(chosen, 'chosen_because')}).`,
-    'Change it with: rye models use MODEL',
+    shown`Default: ${oneLine(name)} (${oneLine(textOf(chosen, 'chosen_because'))}).`,
+    shown`Change it with: rye models use MODEL`,
   ];
 }
 
@@ -64,7 +74,7 @@ function providersOf(models: readonly JsonObject[]): readonly (readonly JsonObje
 }
 
 /** A provider with its models below it. Each has its own columns, so that a line fits into 60 characters. */
-function section(models: readonly JsonObject[], sink: Sink): readonly string[] {
+function section(models: readonly JsonObject[], sink: Sink): readonly Shown[] {
   const [first = {}] = models;
   const table = formatTable(NARROW, models.map(narrowRow), {
     ...sink,
@@ -72,8 +82,8 @@ function section(models: readonly JsonObject[], sink: Sink): readonly string[] {
   });
   return [
     ...wrapped(oneLine(`${textOf(first, 'provider')}: ${readiness(first)}`), sink),
-    ...table.map((line) => `  ${line}`),
-    '',
+    ...table.map((line) => shown`  ${line}`),
+    shown``,
   ];
 }
 
@@ -180,7 +190,7 @@ const PRICE_MEMBERS = [
   'source',
 ];
 
-function priceSection(prices: readonly JsonObject[], io: Io): readonly string[] {
+function priceSection(prices: readonly JsonObject[], io: Io): readonly Shown[] {
   const sink = io.stdout;
   const rows = prices.map((price) => SHORT_PRICE_MEMBERS.map((member) => priceCell(price, member)));
   const table = formatTable(SHORT_PRICE_HEADINGS, rows, {
@@ -190,9 +200,9 @@ function priceSection(prices: readonly JsonObject[], io: Io): readonly string[] 
   const sources = [...new Set(prices.map(({ source }) => fileOf(toText(source ?? '-'))))];
   return [
     oneLine(`${textOf(prices[0] ?? {}, 'provider')}:`),
-    ...table.map((line) => `  ${line}`),
-    ...sources.map((source) => `  from ${fitPath(displayPath(source, io), sink, 7)}`),
-    '',
+    ...table.map((line) => shown`  ${line}`),
+    ...sources.map((source) => shown`  from ${fitPath(displayPath(source, io), sink, 7)}`),
+    shown``,
   ];
 }
 
@@ -225,7 +235,7 @@ const use = defineCommand({
     const chosen = await withRye(call, (rye) => rye.useModel(name, compact(call.options)));
     const { provider, model, path, usable } = chosen;
     printResult(call, chosen, () => [
-      `default ${model === null ? provider : `${provider}/${model}`} in ${displayPath(path, call.io)}`,
+      shown`default ${oneLine(model === null ? provider : `${provider}/${model}`)} in ${displayPath(path, call.io)}`,
     ]);
     if (!usable && !call.global.json && !call.global.quiet) {
       call.io.stderr.write(

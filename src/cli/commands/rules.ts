@@ -97,7 +97,8 @@ const test = defineCommand({
     );
     const success = checked > 0 && (options.rule === undefined || hits.length > 0);
     if (global.json) printDocument(io, { success, checked, hits, total: hits.length });
-    else if (hits.length === 0) printLine(io, `${count(checked, 'rule')} checked, none triggered`);
+    else if (hits.length === 0)
+      printLine(io, shown`${count(checked, 'rule')} checked, none triggered`);
     else {
       const rows = hits.map(({ rule: name, interrupts, line }) => [
         name,
@@ -140,10 +141,13 @@ const scan = defineCommand({
     if (global.json) printDocument(io, { success, files, skipped, hits, total: hits.length });
     else {
       for (const { path, line, rule: name } of hits) {
-        printLine(io, `${displayPath(path, io)}${line === undefined ? '' : `:${line}`}: ${name}`);
+        printLine(
+          io,
+          shown`${displayPath(path, io)}${line === undefined ? '' : shown`:${line}`}: ${oneLine(name)}`,
+        );
       }
-      const rest = skipped === 0 ? '' : `, ${skipped} skipped`;
-      printLine(io, `${count(files, 'file')} checked${rest}, ${count(hits.length, 'hit')}`);
+      const rest = skipped === 0 ? '' : shown`, ${skipped} skipped`;
+      printLine(io, shown`${count(files, 'file')} checked${rest}, ${count(hits.length, 'hit')}`);
     }
     return success ? EXIT.ok : EXIT.failed;
   },

@@ -42,7 +42,7 @@ import {
 } from '../input.ts';
 import type { Io } from '../io.ts';
 import { lastSession, nothingToContinue } from '../last-thread.ts';
-import { printDocument, printLine, printLines, resultText } from '../output.ts';
+import { printDocument, printLines, printText, resultText, watchLine } from '../output.ts';
 import { planLines } from '../render/plan-lines.ts';
 import { ResultCollector, saveResult } from '../result-document.ts';
 import { openedRye, withRye } from '../session.ts';
@@ -53,7 +53,7 @@ import {
   RAISE_LIMITS,
   showThread,
 } from '../thread-run.ts';
-import { oneLine, shown, visible } from '../visible.ts';
+import { oneLine, type Shown, shown, visible } from '../visible.ts';
 import { withWarnings } from '../warnings.ts';
 
 const SAFETY_OPTIONS = {
@@ -205,10 +205,10 @@ async function startOnly(
 }
 
 /** Tells a person at a terminal what `--async` has started. */
-function launchedLines({ thread_id: id, status }: LaunchedThread): readonly string[] {
+function launchedLines({ thread_id: id, status }: LaunchedThread): readonly Shown[] {
   const started =
     status === 'created' ? 'queued: it waits for a slot' : 'running in the background';
-  return [`${id} is ${started}`, `watch: rye attach ${id}    cancel: rye threads cancel ${id}`];
+  return [oneLine(`${id} is ${started}`), watchLine(id)];
 }
 
 /** Returns the one case of a run. */
@@ -407,7 +407,7 @@ function printOutcome(
   if (global.json) {
     const error = { code: 'tool_failed', message: `tool ${toolId} failed: ${result}` };
     printDocument(io, { ...outcome, ...(success ? {} : { error }) });
-  } else if (success) printLine(io, io.stdout.isTty ? visible(result) : result);
+  } else if (success) printText(io, `${result}\n`);
   else
     io.stderr.write(shown`rye: tool ${oneLine(toolId)} failed: ${visible(result)} [tool_failed]\n`);
 }

@@ -25,10 +25,10 @@ import {
   type ValuesOf,
 } from '../command.ts';
 import { readLimits, readSchema, readValues } from '../input.ts';
-import { formatTable, printDocument, printLine, printResult } from '../output.ts';
+import { formatTable, printDocument, printLine, printResult, watchLine } from '../output.ts';
 import { withRye } from '../session.ts';
 import { RAISE_LIMITS } from '../thread-run.ts';
-import { oneLine, shown } from '../visible.ts';
+import { linesOf, oneLine, shown, visible } from '../visible.ts';
 
 const ADD_OPTIONS = {
   cron: text('CRON', "Five fields, or six with seconds before them, such as '0 3 * * *'"),
@@ -96,11 +96,11 @@ const add = defineCommand({
     const { print: timer } = options;
     if (timer !== undefined) {
       const printed = await withRye(call, (rye) => rye.schedules.timer(schedule, timer));
-      return printResult(call, { timer, text: printed }, () => printed.split('\n'));
+      return printResult(call, { timer, text: printed }, () => linesOf(visible(printed)));
     }
     const added = await withRye(call, (rye) => rye.schedules.add(schedule));
     return printResult(call, { schedule: added }, () => [
-      `added ${added.name}: next at ${nextOf(added)}`,
+      shown`added ${oneLine(added.name)}: next at ${oneLine(nextOf(added))}`,
     ]);
   },
 });
@@ -170,7 +170,7 @@ const list = defineCommand({
     const schedules = await withRye(call, (rye) => rye.schedules.list());
     return printResult(call, { schedules, total: schedules.length }, () =>
       schedules.length === 0
-        ? ["No schedules. Add one: rye schedule add NAME --cron '0 3 * * *' directive ID"]
+        ? [shown`No schedules. Add one: rye schedule add NAME --cron '0 3 * * *' directive ID`]
         : formatTable(
             ['NAME', 'CRON', 'NEXT', 'DIRECTIVE', 'LAST'],
             schedules.map((one) => [one.name, one.cron, nextOf(one), one.directive, lastOf(one)]),
@@ -199,7 +199,7 @@ const pause = defineCommand({
   examples: ['rye schedule pause nightly'],
   run: async (call) => {
     const schedule = await withRye(call, (rye) => rye.schedules.pause(call.args.name));
-    return printResult(call, { schedule }, () => [`paused ${schedule.name}`]);
+    return printResult(call, { schedule }, () => [shown`paused ${oneLine(schedule.name)}`]);
   },
 });
 
@@ -211,7 +211,7 @@ const resume = defineCommand({
   run: async (call) => {
     const schedule = await withRye(call, (rye) => rye.schedules.resume(call.args.name));
     return printResult(call, { schedule }, () => [
-      `resumed ${schedule.name}: next at ${nextOf(schedule)}`,
+      shown`resumed ${oneLine(schedule.name)}: next at ${oneLine(nextOf(schedule))}`,
     ]);
   },
 });
@@ -224,10 +224,7 @@ const run = defineCommand({
   run: async (call) => {
     const launched = await withRye(call, (rye) => rye.schedules.run(call.args.name));
     const { thread_id: id } = launched;
-    return printResult(call, launched, () => [
-      `started ${id}`,
-      `watch: rye attach ${id}    cancel: rye threads cancel ${id}`,
-    ]);
+    return printResult(call, launched, () => [shown`started ${oneLine(id)}`, watchLine(id)]);
   },
 });
 
@@ -238,7 +235,7 @@ const remove = defineCommand({
   examples: ['rye schedule remove nightly'],
   run: async (call) => {
     const schedule = await withRye(call, (rye) => rye.schedules.remove(call.args.name));
-    return printResult(call, { schedule }, () => [`removed ${schedule.name}`]);
+    return printResult(call, { schedule }, () => [shown`removed ${oneLine(schedule.name)}`]);
   },
 });
 

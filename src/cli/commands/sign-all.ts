@@ -53,7 +53,7 @@ export async function signAll(context: Context, options: SignAllOptions): Promis
     if (!options.yes) {
       const hint = `Review them, then sign them with: rye sign${options.type === undefined ? '' : ` ${options.type}`} --yes`;
       if (global.json || !io.stdinIsTty || !io.stderr.isTty) return refuse(context, all, hint);
-      const answer = await io.ask(`Sign ${count(own.length, 'item')}? [y/N] `);
+      const answer = await io.ask(shown`Sign ${count(own.length, 'item')}? [y/N] `);
       if (!/^y(?:es)?$/i.test(answer.trim()))
         throw new RyeError('cancelled', 'nothing was signed', { hint });
     }
@@ -78,7 +78,7 @@ async function signEach(rye: Rye, items: readonly UnsignedItem[]): Promise<reado
 function printNothing(context: Context, type: SignableType | undefined): ExitCode {
   const { io, global } = context;
   if (global.json) printDocument(io, { success: true, items: [], total: 0 });
-  else printLine(io, `nothing to sign: every ${type ?? 'item'} of this project is signed`);
+  else printLine(io, shown`nothing to sign: every ${type ?? 'item'} of this project is signed`);
   return EXIT.ok;
 }
 

@@ -4,7 +4,7 @@ import { formatUsd } from '../../core/usage.ts';
 import type { Context } from '../command.ts';
 import { count, printDocument, printLine, printLines } from '../output.ts';
 import { withRye } from '../session.ts';
-import { oneLine, shown, visible } from '../visible.ts';
+import { oneLine, type Shown, shown } from '../visible.ts';
 
 interface SignRecordOptions {
   readonly dryRun: boolean;
@@ -33,9 +33,11 @@ async function ask({ io, global }: Context, offer: SignedRecords, id: string): P
   if (global.json || !io.stdinIsTty || !io.stderr.isTty)
     throw new RyeError('confirmation_required', 'nothing was signed', { hint });
   io.stderr.write(
-    shown`${visible('The run itself wrote all this: your signature vouches for where you took it from.')}\n`,
+    shown`The run itself wrote all this: your signature vouches for where you took it from.\n`,
   );
-  const question = `Sign ${count(offer.threads.length, 'record')} with ${offer.key_id}? [y/N] `;
+  const question = oneLine(
+    `Sign ${count(offer.threads.length, 'record')} with ${offer.key_id}? [y/N] `,
+  );
   const answer = await io.ask(question);
   if (!/^y(?:es)?$/i.test(answer.trim()))
     throw new RyeError('cancelled', 'nothing was signed', { hint });
@@ -44,12 +46,15 @@ async function ask({ io, global }: Context, offer: SignedRecords, id: string): P
 function print({ io, global }: Context, records: SignedRecords): ExitCode {
   if (global.json) printDocument(io, { success: true, ...records });
   else if (records.signed)
-    printLine(io, `signed ${count(records.threads.length, 'record')} with ${records.key_id}`);
+    printLine(
+      io,
+      oneLine(`signed ${count(records.threads.length, 'record')} with ${records.key_id}`),
+    );
   return EXIT.ok;
 }
 
 /** Returns what a person signs, in one block. */
-function linesOf(record: RecordToSign): readonly string[] {
+function linesOf(record: RecordToSign): readonly Shown[] {
   const { events, bytes, head_sha256: head, calls, turns } = record;
   return [
     oneLine(`thread     ${record.thread_id} (${record.status}), started ${record.started_at}`),

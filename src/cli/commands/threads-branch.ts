@@ -16,7 +16,7 @@ import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
 import { ERASE_LINE } from '../terminal-text.ts';
 import { resumeThread } from '../thread-run.ts';
-import { oneLine, shown } from '../visible.ts';
+import { oneLine, type Shown, shown } from '../visible.ts';
 import { undoLines } from './threads-undo.ts';
 
 const BRANCH_OPTIONS = {
@@ -81,7 +81,7 @@ export const branch = defineCommand({
       }
       return printResult(call, branched, () => [
         ...(undone ? undoLines(undone) : []),
-        branched.branched_from === undefined ? headLine(id, branched) : threadId,
+        branched.branched_from === undefined ? headLine(id, branched) : oneLine(threadId),
       ]);
     });
   },
@@ -144,8 +144,8 @@ async function threadAt(
   return newest ? ((await threads.session(id)).at(-1) ?? id) : id;
 }
 
-function headLine(id: string, { leaf_id: head }: Branched): string {
-  return `the head of ${id} is now ${head ?? 'before the first entry'}`;
+function headLine(id: string, { leaf_id: head }: Branched): Shown {
+  return oneLine(`the head of ${id} is now ${head ?? 'before the first entry'}`);
 }
 
 async function rewind(

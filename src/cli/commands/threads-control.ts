@@ -25,7 +25,7 @@ import { workOf } from '../render/status-mark.ts';
 import { createWaitLine } from '../render/tree-progress.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
-import { oneLine } from '../visible.ts';
+import { oneLine, type Shown, shown } from '../visible.ts';
 
 const THREAD_IDS: Argument<readonly string[]> = {
   name: 'id...',
@@ -92,7 +92,7 @@ async function waitVisibly(
   }
 }
 
-function waitTable({ threads }: WaitReport, sink: Sink): readonly string[] {
+function waitTable({ threads }: WaitReport, sink: Sink): readonly Shown[] {
   const isLabeled = threads.some(({ label }) => label !== undefined);
   const rows = threads.map((thread) => [
     thread.thread_id === thread.final_thread_id
@@ -107,10 +107,10 @@ function waitTable({ threads }: WaitReport, sink: Sink): readonly string[] {
   return formatTable(headings, rows, sink);
 }
 
-function changesLines({ threads }: WaitReport): readonly string[] {
+function changesLines({ threads }: WaitReport): readonly Shown[] {
   return threads.flatMap(({ final_thread_id: id, changes }) => {
     const line = changes ? describeChanges(changes) : '';
-    return line === '' ? [] : [`${id}: ${oneLine(line)}`];
+    return line === '' ? [] : [oneLine(`${id}: ${line}`)];
   });
 }
 
@@ -151,8 +151,8 @@ export const cancel = defineCommand({
     });
     return printResult(call, { thread_id, threads, total: threads.length }, () =>
       threads.length === 0
-        ? [`${thread_id} has already ended`]
-        : threads.map((id) => `cancelling ${id}`),
+        ? [oneLine(`${thread_id} has already ended`)]
+        : threads.map((id) => oneLine(`cancelling ${id}`)),
     );
   },
 });
@@ -171,10 +171,9 @@ export const kill = defineCommand({
     });
     return printResult(call, { thread_id, threads, total: threads.length }, () =>
       threads.length === 0
-        ? [`${thread_id} has already ended`]
-        : threads.map(
-            ({ thread_id: id, status, pid }) =>
-              `${status} ${id}${pid === null ? '' : ` (process ${pid})`}`,
+        ? [oneLine(`${thread_id} has already ended`)]
+        : threads.map(({ thread_id: id, status, pid }) =>
+            oneLine(`${status} ${id}${pid === null ? '' : ` (process ${pid})`}`),
           ),
     );
   },
@@ -204,7 +203,7 @@ export const steer = defineCommand({
       ),
     );
     return printResult(call, { delivery, outlook }, () => [
-      `Message ${delivery.seq} queued; ${outlook}`,
+      shown`Message ${delivery.seq} queued; ${oneLine(outlook)}`,
     ]);
   },
 });
@@ -245,7 +244,7 @@ function deliveryRow(delivery: DeliveryReport): readonly string[] {
     source,
     isAccepted ? 'accepted' : state,
     close_reason ?? decisions.at(-1)?.reason ?? '',
-    oneLine(message),
+    message,
   ];
 }
 
@@ -275,7 +274,7 @@ async function resolveDelivery(
   );
   return printResult(context, { delivery }, () => [
     as === 'retry'
-      ? `Message ${seq} queued again as message ${delivery.seq}`
-      : `Message ${seq} ${as}`,
+      ? shown`Message ${seq} queued again as message ${delivery.seq}`
+      : shown`Message ${seq} ${as}`,
   ]);
 }

@@ -185,7 +185,7 @@ const importThread = defineCommand({
       io.stderr.write(shown`line ${line}: ${oneLine(message)}\n`);
     }
     const { thread_id, status } = thread;
-    return printResult(call, { thread_id, status, ...imported }, () => [thread_id]);
+    return printResult(call, { thread_id, status, ...imported }, () => [oneLine(thread_id)]);
   },
 });
 

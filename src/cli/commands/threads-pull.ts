@@ -2,6 +2,7 @@ import { defineCommand } from '../command.ts';
 import { count, displayPath, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
+import { oneLine, shown } from '../visible.ts';
 
 export const pull = defineCommand({
   details:
@@ -15,7 +16,7 @@ export const pull = defineCommand({
     );
     const { thread_id: id, folder, bytes } = pulled;
     return printResult(call, pulled, () => [
-      `${id}: ${count(bytes, 'byte')} in ${displayPath(folder, call.io)}`,
+      shown`${oneLine(id)}: ${count(bytes, 'byte')} in ${displayPath(folder, call.io)}`,
     ]);
   },
 });

@@ -18,7 +18,7 @@ import {
   resumeThread,
   showThread,
 } from '../thread-run.ts';
-import { oneLine } from '../visible.ts';
+import { oneLine, type Shown, shown } from '../visible.ts';
 
 export const resume = defineCommand({
   details:
@@ -140,19 +140,20 @@ export const recover = defineCommand({
   },
 });
 
-function recoveryLines({ recovered, failures, resumed }: RecoveryReport): readonly string[] {
-  if (recovered.length === 0 && failures.length === 0) return ['No crashed threads'];
+function recoveryLines({ recovered, failures, resumed }: RecoveryReport): readonly Shown[] {
+  if (recovered.length === 0 && failures.length === 0) return [shown`No crashed threads`];
   return [
     ...recovered.map(
       ({ thread_id: id, status, action, reason, unverified_bytes: bytes, ...booked }) =>
-        `${id}  ${status}  ${action.replace('_', ' ')}: ${oneLine(reason)}${
-          bytes === undefined ? '' : ` (${bytes} unverified bytes of its log set aside)`
-        }${bookedText(booked)}`,
+        oneLine(
+          `${id}  ${status}  ${action.replace('_', ' ')}: ${reason}${
+            bytes === undefined ? '' : ` (${bytes} unverified bytes of its log set aside)`
+          }${bookedText(booked)}`,
+        ),
     ),
-    ...resumed.map(({ thread_id: id, status }) => `${id}  ${status}  resumed`),
-    ...failures.map(
-      ({ thread_id: id, error }) =>
-        `${id}  not recovered: ${oneLine(error.message)} [${error.code}]`,
+    ...resumed.map(({ thread_id: id, status }) => oneLine(`${id}  ${status}  resumed`)),
+    ...failures.map(({ thread_id: id, error }) =>
+      oneLine(`${id}  not recovered: ${error.message} [${error.code}]`),
     ),
   ];
 }
@@ -208,23 +209,23 @@ function sum(values: readonly (number | null)[]): number {
   return values.reduce<number>((total, value) => total + (value ?? 0), 0);
 }
 
-function copiesLine({ files, bytes }: RetentionReport['copies'], dryRun: boolean): string {
-  const what = `${count(files, 'file')} kept for undos, ${bytes} bytes`;
-  return dryRun ? `would remove ${what}` : `removed ${what}`;
+function copiesLine({ files, bytes }: RetentionReport['copies'], dryRun: boolean): Shown {
+  const what = shown`${count(files, 'file')} kept for undos, ${bytes} bytes`;
+  return dryRun ? shown`would remove ${what}` : shown`removed ${what}`;
 }
 
-function retentionLines(report: RetentionReport, dryRun: boolean): readonly string[] {
+function retentionLines(report: RetentionReport, dryRun: boolean): readonly Shown[] {
   const { archived, copies, failures } = report;
   const before = sum(archived.map(({ bytes_before: bytes }) => bytes));
   const after = sum(archived.map(({ bytes_after: bytes }) => bytes));
-  const size = dryRun ? `${before} bytes` : `${before} to ${after} bytes`;
+  const size = dryRun ? shown`${before} bytes` : shown`${before} to ${after} bytes`;
   const total = count(archived.length, 'log');
   return [
-    ...archived.map(({ thread_id: id, completed_at: end }) => `${id}  ended ${end}`),
-    dryRun ? `would compress ${total}, ${size}` : `compressed ${total}, ${size}`,
+    ...archived.map(({ thread_id: id, completed_at: end }) => oneLine(`${id}  ended ${end}`)),
+    dryRun ? shown`would compress ${total}, ${size}` : shown`compressed ${total}, ${size}`,
     ...(copies.files === 0 ? [] : [copiesLine(copies, dryRun)]),
-    ...failures.map(
-      ({ thread_id: id, error }) => `${id}  skipped: ${oneLine(error.message)} [${error.code}]`,
+    ...failures.map(({ thread_id: id, error }) =>
+      oneLine(`${id}  skipped: ${error.message} [${error.code}]`),
     ),
   ];
 }

@@ -19,7 +19,7 @@ import { markMembers, warnUnverified } from '../render/log-line.ts';
 import { drawSessionTree } from '../render/session-tree.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
-import { oneLine, shown, visible } from '../visible.ts';
+import { oneLine, type Shown, shown, trimmed, visible } from '../visible.ts';
 
 const FILTERS = [
   'default',
@@ -137,8 +137,8 @@ export const label = defineCommand({
     const { label: kept } = outcome;
     return printResult(call, outcome, () => [
       kept === null
-        ? `${outcome.entry_id}: label removed`
-        : `${outcome.entry_id}: labeled ${oneLine(kept)}`,
+        ? oneLine(`${outcome.entry_id}: label removed`)
+        : oneLine(`${outcome.entry_id}: labeled ${kept}`),
     ]);
   },
 });
@@ -157,7 +157,7 @@ export const rename = defineCommand({
       return { thread_id: last, title: stored === '' ? null : stored };
     });
     return printResult(call, { thread_id, title }, () => [
-      title === null ? `${thread_id}: title removed` : `${thread_id}: ${oneLine(title)}`,
+      oneLine(title === null ? `${thread_id}: title removed` : `${thread_id}: ${title}`),
     ]);
   },
 });
@@ -178,11 +178,11 @@ const compactThread = defineCommand({
     });
     if (global.json) printDocument(io, { success: true, thread_id, ...outcome });
     else if (outcome.compacted) {
-      printLine(io, visible(outcome.summary).trimEnd());
+      printLine(io, trimmed(visible(outcome.summary)));
       io.stderr.write(
         shown`compacted: entry ${oneLine(outcome.entry_id)} replaces ${outcome.tokens_before} tokens\n`,
       );
-    } else printLine(io, `not compacted: ${oneLine(outcome.reason)}`);
+    } else printLine(io, shown`not compacted: ${oneLine(outcome.reason)}`);
     return EXIT.ok;
   },
 });
@@ -237,25 +237,30 @@ function joined(before: ReplayReport, last: ReplayReport): ReplayReport {
   };
 }
 
-function replayLines(report: ReplayReport): readonly string[] {
+function replayLines(report: ReplayReport): readonly Shown[] {
   const { runs, matched, steps, answers, difference, not_run: notRun } = report;
   const which = runs.length > 1 ? `runs ${runs.join(', ')}: ` : '';
-  const lines = [`${which}${matched} of ${steps} steps match, ${answers} recorded answers`];
-  if (notRun.length > 0) lines.push(`not run because hooks request it: ${notRun.join(', ')}`);
-  if (difference === null) return [...lines, 'no difference'];
+  const lines = [
+    shown`${oneLine(which)}${matched} of ${steps} steps match, ${answers} recorded answers`,
+  ];
+  if (notRun.length > 0)
+    lines.push(oneLine(`not run because hooks request it: ${notRun.join(', ')}`));
+  if (difference === null) return [...lines, shown`no difference`];
   const { entry_id: id } = difference;
   const at = id === null ? 'after the end of the recording' : `entry ${id}`;
   return [
     ...lines,
-    `first difference at step ${difference.step}${runs.length > 1 ? ` of run ${runs.at(-1)}` : ''}, ${at}: ${difference.path}`,
-    `  recorded: ${shortened(difference.recorded)}`,
-    `  replayed: ${shortened(difference.replayed)}`,
+    oneLine(
+      `first difference at step ${difference.step}${runs.length > 1 ? ` of run ${runs.at(-1)}` : ''}, ${at}: ${difference.path}`,
+    ),
+    shown`  recorded: ${shortened(difference.recorded)}`,
+    shown`  replayed: ${shortened(difference.replayed)}`,
   ];
 }
 
 const MAX_VALUE = 400;
 
-function shortened(value: JsonValue): string {
+function shortened(value: JsonValue): Shown {
   const json = value === null ? 'nothing' : JSON.stringify(value);
   return visible(json.length <= MAX_VALUE ? json : `${headChars(json, MAX_VALUE)}…`);
 }

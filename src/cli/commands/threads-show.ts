@@ -8,6 +8,7 @@ import {
   colorsOf,
   formatTable,
   printDocument,
+  printJsonLine,
   printLine,
   printLines,
   printResult,
@@ -16,7 +17,7 @@ import { formatLogEvent, markMembers, warnUnverified } from '../render/log-line.
 import { threadLines } from '../render/thread-details.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
-import { oneLine } from '../visible.ts';
+import { oneLine, shown } from '../visible.ts';
 
 export const show = defineCommand({
   arguments: { id: THREAD },
@@ -25,10 +26,10 @@ export const show = defineCommand({
     const { io, args } = call;
     const { details, mark, requests } = await withRye(call, async ({ threads, approvals }) => {
       const id = await threads.resolveId(args.id);
-      const shown = await threads.show(id);
-      const isWaiting = shown.document?.waiting_for !== undefined;
+      const found = await threads.show(id);
+      const isWaiting = found.document?.waiting_for !== undefined;
       return {
-        details: shown,
+        details: found,
         mark: await threads.mark(id),
         requests: isWaiting ? await approvals.list({ threadId: id, state: 'pending' }) : [],
       };
@@ -71,7 +72,7 @@ export const logs = defineCommand({
       const threadId = session.at(isPart ? -1 : 0) ?? args.id;
       for await (const event of threads.logs(threadId, query)) {
         if (!global.json) printLines(io, formatLogEvent(event));
-        else if (follow) printLine(io, JSON.stringify(event));
+        else if (follow) printJsonLine(io, event);
         else events.push(event);
       }
       const marks = [];
@@ -98,7 +99,7 @@ async function printUnverified(context: Context, idPart: string): Promise<ExitCo
       for await (const line of threads.unverified(one)) {
         const { file, line: number, text: content } = line;
         if (global.json) lines.push(line);
-        else printLine(io, `unverified  ${file}:${number}  ${oneLine(content)}`);
+        else printLine(io, shown`unverified  ${oneLine(file)}:${number}  ${oneLine(content)}`);
       }
     }
     if (global.json) {

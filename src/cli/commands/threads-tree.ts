@@ -10,6 +10,7 @@ import { drawThreadTree, type TreeStyle } from '../render/thread-tree.ts';
 import { treeProgress } from '../render/tree-progress.ts';
 import { withRye } from '../session.ts';
 import { eraseLines } from '../terminal-text.ts';
+import { jsonText, oneLine, type Shown } from '../visible.ts';
 
 const DEFAULT_ROOTS = 20;
 /** Maximum logs that one `rye threads tree` verifies. */
@@ -110,18 +111,24 @@ async function watch(context: Context, rye: Rye, { read, style }: Watched): Prom
   const cancelled = io.cancellation();
   const signal = AbortSignal.any([cancelled, io.outputClosed]);
   const inPlace = canRedraw(io.stdout, io.env) && !global.json;
-  let drawn: readonly string[] = [];
+  let drawn: readonly Shown[] = [];
+  let document = '';
   let threads: readonly ThreadTreeNode[] = [];
-  const linesNow = (isLast: boolean): readonly string[] => {
-    if (global.json) return [JSON.stringify({ success: true, threads, total: threads.length })];
+  const linesNow = (isLast: boolean): readonly Shown[] => {
     // the size of now: the terminal may have been resized
     const size = inPlace ? { columns: io.stdout.columns - 1, now: io.now() } : {};
     const rows = inPlace && !isLast ? { rows: io.stdout.rows - 2 } : {};
     const lines = drawThreadTree(threads, { ...style, ...size, ...rows });
     return [...lines, style.colors.bold(treeProgress(threads))];
   };
+  const drawDocument = (): void => {
+    const next = jsonText({ success: true, threads, total: threads.length });
+    if (next !== document) io.stdout.writeRaw(`${next}\n`);
+    document = next;
+  };
   const draw = async (isLast = false): Promise<void> => {
     threads = await read();
+    if (global.json) return drawDocument();
     const lines = linesNow(isLast);
     if (lines.join('\n') === drawn.join('\n')) return;
     if (inPlace) io.stdout.writeRaw(eraseLines(drawn.length));
@@ -136,7 +143,7 @@ async function watch(context: Context, rye: Rye, { read, style }: Watched): Prom
   await draw(true);
   const [first] = threads;
   if (inPlace && first !== undefined && !style.isList && !signal.aborted) {
-    printLine(io, style.colors.dim(`open: rye threads open ${first.thread.thread_id}`));
+    printLine(io, style.colors.dim(oneLine(`open: rye threads open ${first.thread.thread_id}`)));
   }
   return cancelled.aborted ? EXIT.cancelled : EXIT.ok;
 }

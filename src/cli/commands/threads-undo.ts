@@ -4,7 +4,7 @@ import { defineCommand, flag, text } from '../command.ts';
 import { count, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
-import { oneLine } from '../visible.ts';
+import { oneLine, type Shown, shown } from '../visible.ts';
 
 export const undo = defineCommand({
   details:
@@ -28,27 +28,29 @@ export const undo = defineCommand({
 });
 
 /** Formats an undo for people. */
-export function undoLines(outcome: FileUndo): readonly string[] {
+export function undoLines(outcome: FileUndo): readonly Shown[] {
   const { files, folders, dry_run: isDryRun, unrecorded_calls: calls, warnings } = outcome;
   const tools = [...new Set(calls.map(({ tool }) => tool))].join(', ');
   const others =
     calls.length === 0
       ? []
-      : [`${count(calls.length, 'call')} of ${tools} may have changed files too; they stay`];
+      : [
+          shown`${count(calls.length, 'call')} of ${oneLine(tools)} may have changed files too; they stay`,
+        ];
   const done = files.filter(({ action }) => action !== 'kept').length;
   const total = isDryRun
-    ? `${count(files.length, 'file')} differ`
-    : `restored ${count(done, 'file')}`;
+    ? shown`${count(files.length, 'file')} differ`
+    : shown`restored ${count(done, 'file')}`;
   return [
     ...files.map((file) => fileLine(file)),
-    ...folders.map((folder) => `removed    ${oneLine(folder)}/`),
-    ...warnings.map((warning) => `warning: ${oneLine(warning)}`),
+    ...folders.map((folder) => shown`removed    ${oneLine(folder)}/`),
+    ...warnings.map((warning) => shown`warning: ${oneLine(warning)}`),
     ...others,
-    files.length === 0 ? 'nothing to undo' : total,
+    files.length === 0 ? shown`nothing to undo` : total,
   ];
 }
 
-function fileLine({ path, action, problem }: UndoneFile): string {
-  const reason = problem ? `  ${oneLine(problem.message)} [${problem.code}]` : '';
-  return `${action.padEnd(10)} ${oneLine(path)}${reason}`;
+function fileLine({ path, action, problem }: UndoneFile): Shown {
+  const reason = problem ? `  ${problem.message} [${problem.code}]` : '';
+  return oneLine(`${action.padEnd(10)} ${path}${reason}`);
 }

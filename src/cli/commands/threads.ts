@@ -16,7 +16,7 @@ import {
 import { colorsOf, count, printResult } from '../output.ts';
 import { plainTable, screenful, threadTable } from '../render/thread-list.ts';
 import { withThreadList } from '../session.ts';
-import { composed, oneLine, shown } from '../visible.ts';
+import { oneLine, type Shown, shown } from '../visible.ts';
 
 const list = defineCommand({
   options: {
@@ -48,7 +48,7 @@ const list = defineCommand({
           : undefined,
       unlisted: await view.threads.unlisted(),
     }));
-    if (unlisted.length > 0) io.stderr.write(composed(unlistedWarning(unlisted)));
+    if (unlisted.length > 0) io.stderr.write(unlistedWarning(unlisted));
     const others = unlisted.length > 0 ? { unlisted } : {};
     const isWhole = global.json || hasAll;
     const listed = isWhole || isFiltered ? found : found.filter((one) => one.parent_id === null);
@@ -73,11 +73,11 @@ function hintCrashed(threads: readonly ListedThread[], { io, global }: Context):
 
 const MAX_NAMED = 3;
 
-function unlistedWarning(unlisted: readonly string[]): string {
+function unlistedWarning(unlisted: readonly string[]): Shown {
   const named = unlisted.slice(0, MAX_NAMED).join(', ');
   const more = unlisted.length > MAX_NAMED ? ', …' : '';
-  const what = `${count(unlisted.length, 'thread')} missing from the registry: ${oneLine(named)}${more}`;
-  return `rye: warning: ${what}\nhint: To restore them: rye doctor --repair\n`;
+  const what = shown`${count(unlisted.length, 'thread')} missing from the registry: ${oneLine(named)}${more}`;
+  return shown`rye: warning: ${what}\nhint: To restore them: rye doctor --repair\n`;
 }
 
 export { list as ps };

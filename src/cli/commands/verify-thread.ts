@@ -61,10 +61,8 @@ function printThread({ checks, warnings }: ThreadVerification, io: Io): void {
   for (const { name, ok, error, offset, detail, thread_id: own } of checks) {
     const where = offset === undefined ? '' : ` at byte ${offset}`;
     const more = detail === undefined ? '' : ` (${detail})`;
-    printLine(
-      io,
-      `${ok ? 'ok  ' : 'FAIL'} ${own === undefined ? '' : `${own}: `}${name}${where}${reason(error)}${more}`,
-    );
+    const part = own === undefined ? name : `${own}: ${name}`;
+    printLine(io, oneLine(`${ok ? 'ok  ' : 'FAIL'} ${part}${where}${reason(error)}${more}`));
     printHint(error, io);
   }
   for (const warning of warnings) io.stderr.write(shown`rye: warning: ${oneLine(warning)}\n`);

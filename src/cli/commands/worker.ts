@@ -89,13 +89,18 @@ export const worker = defineCommand({
     const leave = (): void => void fleetWorker.leave();
     signal.addEventListener('abort', leave, { once: true });
     if (global.json) printDocument(io, { event: 'worker', worker_id: fleetWorker.workerId, slots });
-    else printLine(io, `worker ${fleetWorker.workerId} runs up to ${slots} legs; Ctrl-C ends it`);
+    else
+      printLine(
+        io,
+        shown`worker ${oneLine(fleetWorker.workerId)} runs up to ${slots} legs; Ctrl-C ends it`,
+      );
     try {
       await fleetWorker.run();
     } finally {
       metrics?.close();
     }
-    if (!global.json) printLine(io, `worker ${fleetWorker.workerId} has left the fleet`);
+    if (!global.json)
+      printLine(io, shown`worker ${oneLine(fleetWorker.workerId)} has left the fleet`);
     return EXIT.ok;
   },
 });

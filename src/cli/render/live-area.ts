@@ -1,6 +1,6 @@
 import type { Sink } from '../io.ts';
 import { clipStyled, displayWidth, ESCAPE, withoutStyles } from '../terminal-text.ts';
-import { composed } from '../visible.ts';
+import { visible } from '../visible.ts';
 
 /** Place of the cursor in the lines of an area, from 0. */
 export interface CursorPlace {
@@ -67,9 +67,9 @@ export function createLiveArea(sink: Sink): LiveArea {
     const wantsHidden = place === undefined && shown.length > 0;
     const visibility = wantsHidden === isHidden ? '' : wantsHidden ? HIDE_CURSOR : SHOW_CURSOR;
     isHidden = wantsHidden;
-    const above = composed(printed.map((line) => `${line}\n`).join(''));
+    const above = withoutOrders(printed.map((line) => `${line}\n`).join(''));
     sink.writeRaw(
-      `${BEGIN}${erase(drawn, columns)}${above}${composed(shown.join('\n'))}${moveTo(shown, place)}${visibility}${END}`,
+      `${BEGIN}${erase(drawn, columns)}${above}${withoutOrders(shown.join('\n'))}${moveTo(shown, place)}${visibility}${END}`,
     );
     drawn = { lines: shown, cursor: place, row, columns };
   };
@@ -139,4 +139,22 @@ function moveTo(lines: readonly string[], cursor: CursorPlace | undefined): stri
   const up = Math.max(0, lines.length - 1 - cursor.row);
   const right = cursor.column;
   return `\r${up > 0 ? `${ESCAPE}[${up}A` : ''}${right > 0 ? `${ESCAPE}[${right}C` : ''}`;
+}
+
+/** The codes of rye's own colors. None hides a text. */
+const OWN_STYLE = new RegExp(`${ESCAPE}\\[(?:0|[1-4]|7|2[1-47]|3[1-69]|9[0-6])m`, 'g');
+const OBEYED = /[^\P{C}\t\n\u200c\u200d\p{Co}]|[\u2028\u2029]/gu;
+
+/**
+ * Draws what a terminal would obey, except rye's own colors. The lines come from places that draw what they did not write,
+ * and from the input field, whose text the person types; the compiler does not see it, so nothing passes that one forgot.
+ */
+function withoutOrders(text: string): string {
+  let at = 0;
+  let result = '';
+  for (const { 0: style, index } of text.matchAll(OWN_STYLE)) {
+    result += text.slice(at, index).replaceAll(OBEYED, (order) => visible(order)) + style;
+    at = index + style.length;
+  }
+  return result + text.slice(at).replaceAll(OBEYED, (order) => visible(order));
 }

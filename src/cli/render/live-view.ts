@@ -3,7 +3,7 @@ import type { JsonObject } from '../../core/json.ts';
 import { type AssistantMessage, type Message, textOf, toolCallsOf } from '../../core/message.ts';
 import type { Io, Sink } from '../io.ts';
 import { type Colors, wrapText } from '../terminal-text.ts';
-import { oneLine } from '../visible.ts';
+import { oneLine, shown } from '../visible.ts';
 import { toolName } from './call-line.ts';
 import { deliveredText } from './delivered.ts';
 import { echoLines } from './echo.ts';
@@ -154,8 +154,8 @@ class View implements LiveView {
   readonly context = (): string | undefined => this.#meters.context();
 
   readonly hasShown = (result: string): boolean => {
-    const shown = this.#shown.trim();
-    return shown === '' ? result.trim() === '' : result.trim().endsWith(shown);
+    const last = this.#shown.trim();
+    return last === '' ? result.trim() === '' : result.trim().endsWith(last);
   };
 
   readonly close = (told?: string): void => {
@@ -199,7 +199,7 @@ class View implements LiveView {
     if (payloadOf(event, 'retry_scheduled')) this.#release(this.#problem);
     const over = this.#retry.take(event, this.#now());
     if (over === undefined) return;
-    this.#add(lineBlock([paint('warning', `  ! ${over}`, this.#options.colors)]));
+    this.#add(lineBlock([paint('warning', shown`  ! ${over}`, this.#options.colors)]));
   }
 
   #progress(event: LogEvent | UnknownEvent): void {
@@ -259,7 +259,7 @@ class View implements LiveView {
     if (line === undefined) return;
     this.#endMessage();
     const mark = line.tone === 'plain' ? '·' : '!';
-    const text = paint(line.tone, `  ${mark} ${line.text}`, this.#options.colors);
+    const text = paint(line.tone, shown`  ${mark} ${line.text}`, this.#options.colors);
     const problem = payloadOf(event, 'error_classified')?.message;
     this.#add(problem === undefined ? lineBlock([text]) : new HeldLine(problem, text));
   }

@@ -5,7 +5,7 @@ import { createApprovalDialog } from '../approval/approval-dialog.ts';
 import type { Io, Sink } from '../io.ts';
 import { printLines } from '../output.ts';
 import { type Colors } from '../terminal-text.ts';
-import { composed, oneLine, shown } from '../visible.ts';
+import { oneLine, shown } from '../visible.ts';
 import { createLiveView } from './live-view.ts';
 import { renderMarkdown } from './markdown.ts';
 import { outcomeLines } from './outcome.ts';
@@ -49,7 +49,7 @@ export function createLiveRenderer(io: Io, options: LiveOptions): Renderer {
   const finish = (result: ThreadResult): void => {
     close(oneLine(result.error?.message ?? ''));
     if (!ownsStdout) printResult(result, io);
-    else if (result.outputs) printLines(io, ['', ...outputLines(result.outputs, sink)]);
+    else if (result.outputs) printLines(io, [shown``, ...outputLines(result.outputs, sink)]);
     // that of a failure is the model's last text, which was shown when it came
     else if (result.success && !view.hasShown(result.result)) {
       printMarkdown(result.result, sink, colors);
@@ -58,7 +58,7 @@ export function createLiveRenderer(io: Io, options: LiveOptions): Renderer {
     printFailure(result, io);
     if (hasFrame || isVerbose || !result.success) {
       const lines = outcomeLines(result, { colors, columns: sink.columns });
-      sink.write(composed(lines.map((line) => `${line}\n`).join('')));
+      for (const line of lines) sink.write(shown`${line}\n`);
     }
   };
   if (!dialog) return { event: view.event, finish, close };
@@ -75,7 +75,7 @@ export function createLiveRenderer(io: Io, options: LiveOptions): Renderer {
 
 function printMarkdown(text: string, sink: Sink, colors: Colors): void {
   const lines = renderMarkdown(text, { colors, columns: sink.columns - 1 });
-  sink.write(composed(lines.map((line) => `${line}\n`).join('')));
+  for (const line of lines) sink.write(shown`${line}\n`);
 }
 
 const MAX_BYTES = 256 * 1024;

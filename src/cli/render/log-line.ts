@@ -5,29 +5,32 @@ import { textOf } from '../../core/message.ts';
 import { formatCost, formatSeconds, formatUsd } from '../../core/usage.ts';
 import type { Io } from '../io.ts';
 import { squeeze } from '../terminal-text.ts';
-import { oneLine, shown, visible } from '../visible.ts';
+import { linesOf, oneLine, replaced, type Shown, shown, trimmed, visible } from '../visible.ts';
 import { payloadOf, progressLine } from './progress-line.ts';
 
 const RESULT_COLUMNS = 200;
 const SILENT: ReadonlySet<string> = new Set(['token_delta', 'thinking_delta', 'toolcall_delta']);
 
 /** Formats one event for `rye threads logs`. Deltas have no lines, because the message repeats them. */
-export function formatLogEvent(event: LogEvent | UnknownEvent): readonly string[] {
+export function formatLogEvent(event: LogEvent | UnknownEvent): readonly Shown[] {
   if (SILENT.has(event.event_type)) return [];
-  const head = `${event.timestamp} ${String(event.seq).padStart(5)} ${oneLine(event.event_type)}`;
+  const head = oneLine(`${event.timestamp} ${String(event.seq).padStart(5)} ${event.event_type}`);
   const message = payloadOf(event, 'message')?.message;
   if (message !== undefined) {
-    const text = visible(textOf(message.content)).trimEnd();
+    const text = trimmed(visible(textOf(message.content)));
     const drawn =
       message.role === 'tool_result'
-        ? squeeze(text.replaceAll('\n', '\u240a'), RESULT_COLUMNS)
+        ? squeeze(
+            replaced(text, /\n/g, () => shown`\u240a`),
+            RESULT_COLUMNS,
+          )
         : text;
-    const body = drawn === '' ? [] : drawn.split('\n').map((line) => `  ${line}`);
+    const body = drawn === '' ? [] : linesOf(drawn).map((line) => shown`  ${line}`);
     const isCut = message.role === 'assistant' && message.stop_reason === 'aborted';
-    return [`${head} ${message.role}${isCut ? ' (interrupted)' : ''}`, ...body];
+    return [shown`${head} ${message.role}${isCut ? ' (interrupted)' : ''}`, ...body];
   }
   const account = logAccount(event);
-  return [account === undefined ? head : `${head} ${account}`];
+  return [account === undefined ? head : shown`${head} ${account}`];
 }
 
 const COLUMNS = 160;
@@ -85,7 +88,7 @@ const ACCOUNTS: { readonly [T in EventType]?: Account<T> } = {
 };
 
 /** Formats an event for a reader of the log; undefined if its type is enough. */
-export function logAccount(event: LogEvent | UnknownEvent): string | undefined {
+export function logAccount(event: LogEvent | UnknownEvent): Shown | undefined {
   const accounts: Readonly<Record<string, ((payload: never) => string) | undefined>> = ACCOUNTS;
   const account = Object.hasOwn(accounts, event.event_type)
     ? accounts[event.event_type]

@@ -1,5 +1,6 @@
 import MarkdownIt from 'markdown-it';
 import { type Colors, displayWidth, withoutStyles } from '../terminal-text.ts';
+import { joined, oneLine, type Shown, shown } from '../visible.ts';
 import { codeSpans, type Paint, PLAIN, type Span, spansWidth, wrapSpans } from './spans.ts';
 
 export interface MarkdownStyle {
@@ -32,18 +33,18 @@ export function markdownBlocks(text: string): readonly MarkdownBlock[] {
 }
 
 /** Renders the blocks of a text, with an empty line between two of them. */
-export function renderMarkdown(text: string, style: MarkdownStyle): readonly string[] {
-  return joined(
+export function renderMarkdown(text: string, style: MarkdownStyle): readonly Shown[] {
+  return spaced(
     markdownBlocks(text.replaceAll('\t', '    ')).map(({ tokens }) => block(tokens, style)),
   );
 }
 
 /** Renders one block. */
-export function renderBlock({ tokens }: MarkdownBlock, style: MarkdownStyle): readonly string[] {
+export function renderBlock({ tokens }: MarkdownBlock, style: MarkdownStyle): readonly Shown[] {
   return block(tokens, style);
 }
 
-function joined(blocks: readonly (readonly string[])[], gap = ['']): readonly string[] {
+function spaced(blocks: readonly (readonly Shown[])[], gap = [shown``]): readonly Shown[] {
   return blocks.flatMap((lines, at) => (at === 0 ? lines : [...gap, ...lines]));
 }
 
@@ -59,7 +60,7 @@ function groups(tokens: readonly Token[]): readonly (readonly Token[])[] {
   return found;
 }
 
-function block(tokens: readonly Token[], style: MarkdownStyle): readonly string[] {
+function block(tokens: readonly Token[], style: MarkdownStyle): readonly Shown[] {
   const [first] = tokens;
   if (first === undefined) return [];
   const inner = tokens.slice(1, -1);
@@ -80,13 +81,13 @@ function block(tokens: readonly Token[], style: MarkdownStyle): readonly string[
     case 'ordered_list_open':
       return list(first, groups(inner), style);
     case 'blockquote_open': {
-      const lines = joined(groups(inner).map((group) => block(group, narrower(style, 2))));
-      return lines.map((line) => `${colors.dim('▏')} ${line}`);
+      const lines = spaced(groups(inner).map((group) => block(group, narrower(style, 2))));
+      return lines.map((line) => shown`${colors.dim('▏')} ${line}`);
     }
     case 'table_open':
       return table(inner, style);
     case 'hr':
-      return [colors.dim('─'.repeat(Math.min(style.columns, 24)))];
+      return [colors.dim(oneLine('─'.repeat(Math.min(style.columns, 24))))];
     default:
       return tokens.flatMap((token) =>
         wrapSpans([{ text: token.content, paint: PLAIN }], style.columns),
@@ -99,7 +100,7 @@ function narrower(style: MarkdownStyle, by: number): MarkdownStyle {
 }
 
 /** Renders the lines of a code block. */
-function code(content: string, language: string, style: MarkdownStyle): readonly string[] {
+function code(content: string, language: string, style: MarkdownStyle): readonly Shown[] {
   return content
     .replace(/\n$/, '')
     .split('\n')
@@ -107,44 +108,44 @@ function code(content: string, language: string, style: MarkdownStyle): readonly
 }
 
 /** Renders one line of a code block. */
-export function codeLine(line: string, language: string, style: MarkdownStyle): readonly string[] {
+export function codeLine(line: string, language: string, style: MarkdownStyle): readonly Shown[] {
   const columns = Math.max(MIN_COLUMNS, style.columns - CODE_INDENT.length);
   const { colors } = style;
   const spans = codeSpans(line.replaceAll('\t', '    '), language.toLowerCase(), colors);
-  return wrapSpans(spans, columns).map((part) => `${CODE_INDENT}${part}`);
+  return wrapSpans(spans, columns).map((part) => shown`${CODE_INDENT}${part}`);
 }
 
 function list(
   open: Token,
   items: readonly (readonly Token[])[],
   style: MarkdownStyle,
-): readonly string[] {
+): readonly Shown[] {
   const { colors } = style;
   const first = Number(open.attrGet('start') ?? 1);
   const isOrdered = open.type === 'ordered_list_open';
   const rendered = items.map((item, at) => {
-    const mark = isOrdered ? `${first + at}. ` : '• ';
+    const mark = isOrdered ? shown`${first + at}. ` : shown`• `;
     const parts = groups(item.slice(1, -1));
     // a tight list has no empty lines, neither before its nested lists
     const gap = parts.some(([token]) => token?.hidden === false && token.type === 'paragraph_open')
-      ? ['']
+      ? [shown``]
       : [];
-    const lines = joined(
+    const lines = spaced(
       parts.map((part) => block(part, narrower(style, mark.length))),
       gap,
     );
-    const shown = lines.length === 0 ? [''] : lines;
-    return shown.map((line, row) =>
-      row === 0 ? `${colors.cyan(mark)}${line}` : `${' '.repeat(mark.length)}${line}`,
+    const before = oneLine(' '.repeat(mark.length));
+    return (lines.length === 0 ? [shown``] : lines).map(
+      (line, row) => shown`${row === 0 ? colors.cyan(mark) : before}${line}`,
     );
   });
   return rendered.flat();
 }
 
-const GAP = 2;
+const GAP = '  ';
 const MIN_CELL = 3;
 
-function table(tokens: readonly Token[], style: MarkdownStyle): readonly string[] {
+function table(tokens: readonly Token[], style: MarkdownStyle): readonly Shown[] {
   const { colors } = style;
   const rows: (readonly Span[])[][] = [];
   for (const [at, { type }] of tokens.entries()) {
@@ -156,7 +157,7 @@ function table(tokens: readonly Token[], style: MarkdownStyle): readonly string[
   const natural = (rows[0] ?? []).map((_, column) =>
     Math.max(MIN_CELL, ...rows.map((row) => spansWidth(row[column] ?? []))),
   );
-  const widths = fitted(natural, style.columns - GAP * (natural.length - 1));
+  const widths = fitted(natural, style.columns - GAP.length * (natural.length - 1));
   return rows.flatMap((row) => tableRow(row, widths));
 }
 
@@ -171,18 +172,18 @@ function fitted(natural: readonly number[], room: number): readonly number[] {
   return widths;
 }
 
-function tableRow(row: readonly (readonly Span[])[], widths: readonly number[]): readonly string[] {
+function tableRow(row: readonly (readonly Span[])[], widths: readonly number[]): readonly Shown[] {
   const cells = widths.map((width, column) => wrapSpans(row[column] ?? [], width));
   const height = Math.max(1, ...cells.map((lines) => lines.length));
-  return Array.from({ length: height }, (_, at) =>
-    cells
-      .map((lines, column) => {
-        const line = lines[at] ?? '';
-        const missing = (widths[column] ?? 0) - displayWidth(withoutStyles(line));
-        return column === cells.length - 1 ? line : line + ' '.repeat(Math.max(0, missing));
-      })
-      .join(' '.repeat(GAP)),
-  );
+  return Array.from({ length: height }, (_, at) => {
+    const parts = cells.map((lines, column) => {
+      const line = lines[at] ?? shown``;
+      const missing = (widths[column] ?? 0) - displayWidth(withoutStyles(line));
+      if (column === cells.length - 1) return line;
+      return shown`${line}${oneLine(' '.repeat(Math.max(0, missing)))}`;
+    });
+    return joined(parts, GAP);
+  });
 }
 
 const STYLES: Readonly<Record<string, (colors: Colors) => Paint>> = {

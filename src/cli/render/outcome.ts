@@ -1,7 +1,8 @@
 import { EXIT, exitCodeOf } from '../../core/errors.ts';
 import type { ThreadResult } from '../../core/thread.ts';
 import { costFacts } from '../../core/usage.ts';
-import { type Colors, displayWidth } from '../terminal-text.ts';
+import { type Colors, displayWidth, type Paint } from '../terminal-text.ts';
+import { oneLine, type Shown, shown } from '../visible.ts';
 
 /**
  * Returns the next command for a thread that ended before it was done: `resume: rye threads resume ask-7f3k`. Undefined
@@ -58,7 +59,7 @@ function endOf(
   status: ThreadResult['status'],
   limit: string | undefined,
   colors: Colors,
-): { readonly mark: string; readonly paint: Colors['red'] } {
+): { readonly mark: string; readonly paint: Paint } {
   if (status === 'suspended') return { mark: '‖', paint: colors.yellow };
   if (limit !== undefined) return { mark: '■', paint: colors.yellow };
   return { mark: '✗', paint: status === 'error' ? colors.red : colors.yellow };
@@ -71,7 +72,7 @@ function endOf(
 export function outcomeLines(
   result: ThreadResult,
   { colors, columns }: { readonly colors: Colors; readonly columns: number },
-): readonly string[] {
+): readonly Shown[] {
   const { status, error, cost } = result;
   const limit = STOPS[error?.code ?? ''];
   const isGood = status === 'completed';
@@ -79,21 +80,21 @@ export function outcomeLines(
   const parts = [...(isGood ? [] : [words === 'error' ? 'failed' : words]), ...costFacts(cost)];
   const whole = parts.join(' · ');
   const isWide = displayWidth(whole) + 2 < columns;
-  const facts = isWide ? whole : parts.filter((part) => !part.endsWith(' tokens')).join(' · ');
+  const facts = oneLine(
+    isWide ? whole : parts.filter((part) => !part.endsWith(' tokens')).join(' · '),
+  );
   const { mark, paint } = isGood
     ? { mark: '✓', paint: colors.green }
     : endOf(status, limit, colors);
-  const first = `${paint(mark)} ${isGood ? facts : paint(facts)}`;
+  const first = shown`${paint(oneLine(mark))} ${isGood ? facts : paint(facts)}`;
   const next = nextLine(result) ?? '';
   const width = 2 + displayWidth(facts) + GAP.length;
   const isOneLine = width + displayWidth(next) < columns;
   const room = columns - (isOneLine ? width : 0) - displayWidth(next);
-  const commands = `${next}${openPart(result, room)}`.trimStart();
-  return commands === '' ? [first] : joined(first, colors.dim(commands), isOneLine);
-}
-
-function joined(first: string, rest: string, isOneLine: boolean): readonly string[] {
-  return isOneLine ? [`${first}${GAP}${rest}`] : [first, rest];
+  const commands = oneLine(`${next}${openPart(result, room)}`.trimStart());
+  const rest = colors.dim(commands);
+  if (commands === '') return [first];
+  return isOneLine ? [shown`${first}${GAP}${rest}`] : [first, rest];
 }
 
 /** Returns the command that opens the thread, if it fits; nothing for a log that has to be verified first. */

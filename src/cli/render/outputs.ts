@@ -1,7 +1,7 @@
 import { isJsonObject, type JsonObject, type JsonValue, toText } from '../../core/json.ts';
 import type { Sink } from '../io.ts';
 import { formatTable, wrapped } from '../output.ts';
-import { oneLine, visible } from '../visible.ts';
+import { linesOf, oneLine, replaced, type Shown, shown, trimmed, visible } from '../visible.ts';
 
 const INDENT = '  ';
 
@@ -9,23 +9,24 @@ const INDENT = '  ';
  * Formats the outputs of a run for a terminal: a value after its name, a text of several lines and a list of objects
  * below it. Pipes get each output on one line instead.
  */
-export function outputLines(outputs: JsonObject, sink: Sink): readonly string[] {
+export function outputLines(outputs: JsonObject, sink: Sink): readonly Shown[] {
   return Object.entries(outputs).flatMap(([name, value]) => outputOf(oneLine(name), value, sink));
 }
 
-function outputOf(name: string, value: JsonValue | undefined, sink: Sink): readonly string[] {
-  if (value === undefined) return [`${name}:`];
+function outputOf(name: Shown, value: JsonValue | undefined, sink: Sink): readonly Shown[] {
+  if (value === undefined) return [shown`${name}:`];
   const table = tableOf(value, { ...sink, columns: sink.columns - INDENT.length });
-  if (table !== undefined) return [`${name}:`, ...table.map((line) => `${INDENT}${line}`)];
-  const text = visible(toText(value)).replaceAll('\t', INDENT).trimEnd();
-  const lines = text.split('\n');
-  if (lines.length === 1) return wrapped(`${name}: ${text}`, sink);
-  const below = lines.flatMap((line) => wrapped(`${INDENT}${line}`, sink));
-  return [`${name}:`, ...below];
+  if (table !== undefined)
+    return [shown`${name}:`, ...table.map((line) => shown`${INDENT}${line}`)];
+  const text = trimmed(replaced(visible(toText(value)), /\t/g, () => shown`${INDENT}`));
+  const lines = linesOf(text);
+  if (lines.length === 1) return wrapped(shown`${name}: ${text}`, sink);
+  const below = lines.flatMap((line) => wrapped(shown`${INDENT}${line}`, sink));
+  return [shown`${name}:`, ...below];
 }
 
 /** Formats a list of objects with a column for each member; undefined for any other value. */
-function tableOf(value: JsonValue, sink: Sink): readonly string[] | undefined {
+function tableOf(value: JsonValue, sink: Sink): readonly Shown[] | undefined {
   if (!Array.isArray(value) || value.length === 0 || !value.every(isJsonObject)) return undefined;
   const rows = value.map((row) => new Map(cellsOf(row)));
   const names = [...new Set(rows.flatMap((row) => [...row.keys()]))];

@@ -2,10 +2,10 @@ import type { HookDeclaration } from '../../core/hook.ts';
 import { LIMIT_NAMES } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { processLines } from '../../core/process-text.ts';
-import { oneLine } from '../visible.ts';
+import { oneLine, type Shown } from '../visible.ts';
 
 /** Formats a plan: what would run, with which values, and the file that set each. */
-export function planLines(plan: ThreadPlan): readonly string[] {
+export function planLines(plan: ThreadPlan): readonly Shown[] {
   const { directive: item, model, limits, origins } = plan;
   const from = (member: string): string => {
     const origin = origins[member];
@@ -33,7 +33,7 @@ export function planLines(plan: ThreadPlan): readonly string[] {
       : [['worktree', `${plan.worktree.result} from ${plan.worktree.base}`] as const]),
     ...plan.warnings.map((warning) => ['warning', warning] as const),
   ];
-  return lines.map(([name, value]) => `${name.padEnd(11)} ${oneLine(value)}`);
+  return lines.map(([name, value]) => oneLine(`${name.padEnd(11)} ${value}`));
 }
 
 /** Formats a hook with its layer, and why it does not run if that is certain. */

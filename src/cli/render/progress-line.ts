@@ -4,7 +4,7 @@ import { type JsonObject, toText } from '../../core/json.ts';
 import { toolCallsOf } from '../../core/message.ts';
 import { formatSeconds, formatUsd } from '../../core/usage.ts';
 import { squeeze } from '../terminal-text.ts';
-import { composed, oneLine, type Shown, shown } from '../visible.ts';
+import { oneLine, partOf, type Shown, shown } from '../visible.ts';
 import { isReturn, shortReason } from './call-line.ts';
 
 const INPUT_COLUMNS = 70;
@@ -103,9 +103,9 @@ export function runLines(): (event: LogEvent | UnknownEvent) => ProgressLine | u
     if (line === undefined || settled === undefined) return line;
     const input = inputs.get(settled.call_id) ?? oneLine('');
     inputs.delete(settled.call_id);
-    const mark = composed(`${line.text.slice(0, 2)}${oneLine(settled.tool)}`);
+    const mark = shown`${partOf(line.text, 0, 2)}${oneLine(settled.tool)}`;
     if (input === '' || !line.text.startsWith(mark)) return line;
-    return { tone: line.tone, text: composed(`${mark} ${input}${line.text.slice(mark.length)}`) };
+    return { tone: line.tone, text: shown`${mark} ${input}${partOf(line.text, mark.length)}` };
   };
 }
 
@@ -136,7 +136,7 @@ function summarize(input: JsonObject): Shown {
   const values = Object.entries(input).map(([name, value]) =>
     value === undefined ? '' : `${name}=${toText(value)}`,
   );
-  return composed(squeeze(oneLine(values.join(' ')), INPUT_COLUMNS));
+  return squeeze(oneLine(values.join(' ')), INPUT_COLUMNS);
 }
 
 /** Returns the payload of an event if it has this type. */

@@ -1,5 +1,5 @@
 import type { EventPayloads, LogEvent, UnknownEvent } from '../../core/events.ts';
-import { oneLine } from '../visible.ts';
+import { oneLine, type Shown, shown } from '../visible.ts';
 import { payloadOf, waitText } from './progress-line.ts';
 
 /** The waits for a provider that does not answer, from the first to the next answer. */
@@ -10,7 +10,7 @@ export class RetryWait {
   #retries = 0;
 
   /** Takes an event of the thread. Returns a line about all waits once the provider answers again. */
-  take(event: LogEvent | UnknownEvent, nowMs: number): string | undefined {
+  take(event: LogEvent | UnknownEvent, nowMs: number): Shown | undefined {
     const wait = payloadOf(event, 'retry_scheduled');
     if (wait) {
       if (this.#retries === 0) this.#sinceMs = nowMs;
@@ -26,13 +26,13 @@ export class RetryWait {
     const seconds = Math.round((nowMs - this.#sinceMs) / 1000);
     const retries = this.#retries === 1 ? '1 retry' : `${this.#retries} retries`;
     this.reset();
-    return `${oneLine(reason)} for ${seconds} s, ${retries}`;
+    return oneLine(`${reason} for ${seconds} s, ${retries}`);
   }
 
   /** Returns the countdown to the next attempt; undefined while none is waited for. */
-  line(nowMs: number): string | undefined {
+  line(nowMs: number): Shown | undefined {
     if (this.#wait === undefined || this.#dueMs === 0) return undefined;
-    return `${waitText(this.#wait, this.#dueMs - nowMs)} (Ctrl-C to stop)`;
+    return shown`${waitText(this.#wait, this.#dueMs - nowMs)} (Ctrl-C to stop)`;
   }
 
   reset(): void {

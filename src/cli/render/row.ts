@@ -1,5 +1,4 @@
 import { type Colors, displayWidth, truncate } from '../terminal-text.ts';
-import type { Paint } from './spans.ts';
 
 /** A line with columns: mark and label, the outcome in words, then facts such as a duration. */
 export interface Row {
@@ -7,8 +6,8 @@ export interface Row {
   readonly label: string;
   readonly words: string;
   readonly facts: readonly string[];
-  readonly paintMark: Paint;
-  readonly paintWords: Paint;
+  readonly paintMark: (text: string) => string;
+  readonly paintWords: (text: string) => string;
 }
 
 const INDENT = '  ';

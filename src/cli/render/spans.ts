@@ -1,8 +1,8 @@
 import { type Colors, displayWidth, wrapText } from '../terminal-text.ts';
-import { visible } from '../visible.ts';
+import { joined, linesOf, partOf, type Shown, shown, visible } from '../visible.ts';
 
 /** Adds the color of a text. */
-export type Paint = (text: string) => string;
+export type Paint = (text: Shown) => Shown;
 
 /** A piece of text in one style. */
 export interface Span {
@@ -10,12 +10,19 @@ export interface Span {
   readonly paint: Paint;
 }
 
+interface Drawn extends Span {
+  readonly text: Shown;
+}
+
 export const PLAIN: Paint = (text) => text;
 
 /** Wraps spans as one text and paints each line. Removes what a terminal would obey first. */
-export function wrapSpans(spans: readonly Span[], columns: number): readonly string[] {
+export function wrapSpans(spans: readonly Span[], columns: number): readonly Shown[] {
   const clean = spans.map(({ text, paint }) => ({ text: visible(text), paint }));
-  const whole = clean.map(({ text }) => text).join('');
+  const whole = joined(
+    clean.map(({ text }) => text),
+    '',
+  );
   let at = 0;
   return wrapText(whole, columns).map((line) => {
     // only spaces are lost between two lines
@@ -25,12 +32,12 @@ export function wrapSpans(spans: readonly Span[], columns: number): readonly str
   });
 }
 
-function cut(spans: readonly Span[], start: number, end: number): string {
+function cut(spans: readonly Drawn[], start: number, end: number): Shown {
   let from = 0;
-  let line = '';
+  let line = shown``;
   for (const { text, paint } of spans) {
-    const piece = text.slice(Math.max(0, start - from), Math.max(0, end - from));
-    if (piece !== '') line += paint(piece);
+    const piece = partOf(text, Math.max(0, start - from), Math.max(0, end - from));
+    if (piece !== '') line = shown`${line}${paint(piece)}`;
     from += text.length;
   }
   return line;
@@ -38,11 +45,11 @@ function cut(spans: readonly Span[], start: number, end: number): string {
 
 /** Returns the widest line of spans that are not wrapped. */
 export function spansWidth(spans: readonly Span[]): number {
-  const lines = spans
-    .map(({ text }) => visible(text))
-    .join('')
-    .split('\n');
-  return Math.max(...lines.map(displayWidth));
+  const whole = joined(
+    spans.map(({ text }) => visible(text)),
+    '',
+  );
+  return Math.max(...linesOf(whole).map(displayWidth));
 }
 
 const TOKEN =

@@ -1,6 +1,5 @@
 import type { CostedThread } from '../../core/thread.ts';
-import { type Colors } from '../terminal-text.ts';
-import type { Paint } from './spans.ts';
+import type { Colors, Paint } from '../terminal-text.ts';
 
 /** The members of a thread that its state for people depends on. */
 export type ThreadState = Pick<CostedThread, 'status' | 'process_gone'> &

@@ -4,10 +4,10 @@ import type { ThreadResult } from '../../core/thread.ts';
 import { formatCost } from '../../core/usage.ts';
 import { failureText } from '../failure.ts';
 import type { Io } from '../io.ts';
-import { printDocument, printJson, resultText } from '../output.ts';
+import { printDocument, printJson, printJsonLine, printText, resultText } from '../output.ts';
 import { ResultCollector } from '../result-document.ts';
 import { type Colors } from '../terminal-text.ts';
-import { composed, jsonText, oneLine, shown, visible } from '../visible.ts';
+import { oneLine, partOf, type Shown, shown } from '../visible.ts';
 import { withWarnings } from '../warnings.ts';
 import { shortReason } from './call-line.ts';
 import { deliveredText } from './delivered.ts';
@@ -25,7 +25,7 @@ export function createTextRenderer(io: Io, colors: Colors, isQuiet: boolean): Re
     finish: (result) => {
       progress.end(result);
       printResult(result, io);
-      if (!isQuiet) io.stderr.write(composed(`${paintOutcome(result, colors)}\n`));
+      if (!isQuiet) io.stderr.write(shown`${paintOutcome(result, colors)}\n`);
       printFailure(result, io);
       const next = nextLine(result);
       if (!isQuiet && next !== undefined) io.stderr.write(shown`${oneLine(next)}\n`);
@@ -49,7 +49,7 @@ export function createAnswerRenderer(
       progress.end(result);
       if (result.success && result.outputs !== undefined) printJson(io, result.outputs);
       else if (result.success) printResult(result, io);
-      if (hasCost) io.stderr.write(composed(`${paintOutcome(result, colors)}\n`));
+      if (hasCost) io.stderr.write(shown`${paintOutcome(result, colors)}\n`);
       printFailure(result, io);
     },
     close: () => progress.end(),
@@ -67,7 +67,7 @@ function createProgress(
   const lineOf = runLines();
   let held: Held[] = [];
   const print = ({ tone, text }: ProgressLine): void => {
-    io.stderr.write(composed(`${paint(tone, text, colors)}\n`));
+    io.stderr.write(shown`${paint(tone, text, colors)}\n`);
   };
   return {
     event: (event) => {
@@ -93,7 +93,7 @@ function createProgress(
       for (const { line, reason } of held) {
         const isTold = told.includes(reason) || (told !== '' && reason.endsWith(told));
         const rest = isTold ? withoutReason(line.text, reason) : line.text;
-        if (rest !== '') print({ ...line, text: composed(rest) });
+        if (rest !== '') print({ ...line, text: rest });
       }
       held = [];
     },
@@ -116,12 +116,12 @@ function reasonOf(event: LogEvent | UnknownEvent): string | undefined {
 }
 
 /** Returns the rest of a line before its reason; nothing of `permanent: REASON`. */
-function withoutReason(line: string, reason: string): string {
-  const rest = line.slice(0, line.length - reason.length - ': '.length);
-  return line.endsWith(`: ${reason}`) && rest.includes(' ') ? rest : '';
+function withoutReason(line: Shown, reason: string): Shown {
+  const rest = partOf(line, 0, line.length - reason.length - ': '.length);
+  return line.endsWith(`: ${reason}`) && rest.includes(' ') ? rest : shown``;
 }
 
-export function paint(tone: Tone, text: string, colors: Colors): string {
+export function paint(tone: Tone, text: Shown, colors: Colors): Shown {
   const painters = {
     plain: colors.dim,
     good: colors.green,
@@ -135,14 +135,13 @@ export function paint(tone: Tone, text: string, colors: Colors): string {
 export function printResult(result: ThreadResult, io: Io): void {
   const text = resultText(result);
   if (text === '') return;
-  const whole = text.endsWith('\n') ? text : `${text}\n`;
-  if (io.stdout.isTty) io.stdout.write(visible(whole));
-  else io.stdout.writeRaw(whole);
+  printText(io, text.endsWith('\n') ? text : `${text}\n`);
 }
 
 /** Formats `completed hello-7f3k (2 turns, …)`. */
-function paintOutcome({ status, thread_id, cost }: ThreadResult, colors: Colors): string {
-  return `${paint(status === 'completed' ? 'good' : 'bad', status, colors)} ${thread_id} (${formatCost(cost)})`;
+function paintOutcome({ status, thread_id, cost }: ThreadResult, colors: Colors): Shown {
+  const state = paint(status === 'completed' ? 'good' : 'bad', oneLine(status), colors);
+  return shown`${state} ${oneLine(`${thread_id} (${formatCost(cost)})`)}`;
 }
 
 /** Prints why a thread did not succeed, in the common form of failures. */
@@ -192,12 +191,10 @@ export function createStreamJsonRenderer(io: Io): Renderer {
   return {
     event: (event) => {
       collector.note(event);
-      io.stdout.writeRaw(`${jsonText(event)}\n`);
+      printJsonLine(io, event);
     },
     finish: (result) => {
-      io.stdout.writeRaw(
-        `${jsonText(withWarnings(io, { event_type: 'result', ...collector.document(result) }))}\n`,
-      );
+      printJsonLine(io, withWarnings(io, { event_type: 'result', ...collector.document(result) }));
     },
     close: () => {},
   };

@@ -16,7 +16,7 @@ import {
 import type { Io } from '../io.ts';
 import { relativePath, resultText } from '../output.ts';
 import { type Colors, displayWidth, truncate, wrapText } from '../terminal-text.ts';
-import { oneLine, visible } from '../visible.ts';
+import { oneLine, partOf, type Shown, shown, trimmed, visible } from '../visible.ts';
 import { stateMark, stateWord, workOf } from './status-mark.ts';
 import { formatAge } from './thread-list.ts';
 import { siblingLines } from './thread-tree.ts';
@@ -37,24 +37,24 @@ interface DetailStyle {
 type Fact = readonly [name: string, value: string | null];
 
 /** Describes a thread for people: its state first, the result and the next command last. */
-export function threadLines(shown: ShownThread, style: DetailStyle, io: Io): readonly string[] {
-  const { thread, chain, paths } = shown;
+export function threadLines(details: ShownThread, style: DetailStyle, io: Io): readonly Shown[] {
+  const { thread, chain, paths } = details;
   const { colors, columns } = style;
   // a thread that was handed off has no result; the session has
   const result = resultText(chain.at(-1) ?? thread);
   const facts: readonly Fact[] = [
     ['directive', thread.directive],
     ['label', workOf(thread) || null],
-    ['model', modelOf(shown)],
+    ['model', modelOf(details)],
     ['created', `${thread.created_at} (${formatAge(thread.created_at, style.now)})`],
     ['completed', thread.completed_at],
     ['time', timeOf(thread, style.now)],
     ['cost', costOf(thread)],
     ['estimated', estimateOf(thread)],
-    ...limitFacts(shown),
-    ['changes', changesOf(shown)],
-    ['imported', describeOrigin(shown.document?.imported_from)],
-    ['active turn', describeTurn(shown.active_turn)],
+    ...limitFacts(details),
+    ['changes', changesOf(details)],
+    ['imported', describeOrigin(details.document?.imported_from)],
+    ['active turn', describeTurn(details.active_turn)],
     ['parent', thread.parent_id],
     ['error', thread.error === null ? null : `${thread.error.message} [${thread.error.code}]`],
     ['hint', thread.error?.hint ?? null],
@@ -63,36 +63,35 @@ export function threadLines(shown: ShownThread, style: DetailStyle, io: Io): rea
     ['files', relativePath(paths.thread, io)],
     ['transcript', relativePath(paths.transcript, io)],
     ['knowledge', relativePath(paths.knowledge, io)],
-    ...shown.requests.map((request): Fact => ['approval', describeRequest(request)]),
+    ...details.requests.map((request): Fact => ['approval', describeRequest(request)]),
   ];
   return [
     ...wrapFields(
       [
         field('thread', thread.thread_id),
-        statusLine(shown, style),
+        statusLine(details, style),
         ...facts.flatMap(([name, value]) => (value === null ? [] : [field(name, value)])),
-        ...shown.unverified.map((part) => describeUnverified(thread, part)),
+        ...details.unverified.map((part) => describeUnverified(thread, part)),
       ],
       columns,
     ),
-    ...childLines(shown, style),
-    ...wrapFields(shown.deliveries.map(describeDelivery), columns),
-    ...(result === '' ? [] : ['', visible(result).trimEnd()]),
-    ...(columns === undefined ? [] : ['', colors.dim(truncate(nextCommand(shown), columns))]),
+    ...childLines(details, style),
+    ...wrapFields(details.deliveries.map(describeDelivery), columns),
+    ...(result === '' ? [] : [shown``, trimmed(visible(result))]),
+    ...(columns === undefined
+      ? []
+      : [shown``, colors.dim(truncate(oneLine(nextCommand(details)), columns))]),
   ];
 }
 
 /** Formats the state, on a terminal with its mark. */
-function statusLine(
-  { thread, explanation }: ShownThread,
-  { colors, columns }: DetailStyle,
-): string {
+function statusLine({ thread, explanation }: ShownThread, { colors, columns }: DetailStyle): Shown {
   const isGone = isActive(thread.status) && explanation?.startsWith('crashed') === true;
   const state = isGone ? { ...thread, process_gone: true as const } : thread;
   const { mark, paint } = stateMark(state, colors);
   const sign = columns === undefined ? '' : `${mark} `;
-  const why = explanation === null ? '' : ` (${oneLine(explanation)})`;
-  return `${field('status', '')}${paint(`${sign}${thread.status}`)}${why}`;
+  const why = explanation === null ? '' : shown` (${oneLine(explanation)})`;
+  return shown`${field('status', '')}${paint(oneLine(`${sign}${thread.status}`))}${why}`;
 }
 
 function modelOf({ thread, document }: ShownThread): string | null {
@@ -154,11 +153,11 @@ const FORMATS: Readonly<Partial<Record<LimitName, (value: number) => string>>> =
 };
 
 function describeRequest({ id, tool, preview }: ListedApproval): string {
-  return oneLine(`${id} ${tool} ${preview.title}: rye approve ${id}`);
+  return `${id} ${tool} ${preview.title}: rye approve ${id}`;
 }
 
 /** Counts the children by state, then shows each in one line. */
-function childLines({ children }: ShownThread, style: DetailStyle): readonly string[] {
+function childLines({ children }: ShownThread, style: DetailStyle): readonly Shown[] {
   if (children.length === 0) return [];
   const counts = new Map<string, number>();
   for (const child of children) {
@@ -168,7 +167,7 @@ function childLines({ children }: ShownThread, style: DetailStyle): readonly str
   const states = [...counts].map(([word, count]) => `${count} ${word}`).join(', ');
   return [
     field('children', states),
-    ...siblingLines(children, { ...style, indent: 2 }).map((line) => `  ${line}`),
+    ...siblingLines(children, { ...style, indent: 2 }).map((line) => shown`  ${line}`),
   ];
 }
 
@@ -217,28 +216,25 @@ type Origin = NonNullable<NonNullable<ThreadDetails['document']>['imported_from'
 const VALUE_AT = 12;
 
 /** Wraps the values of fields between words, below each other; does nothing in a pipe. */
-function wrapFields(lines: readonly string[], columns: number | undefined): readonly string[] {
+function wrapFields(lines: readonly Shown[], columns: number | undefined): readonly Shown[] {
   if (columns === undefined || columns <= 2 * VALUE_AT) return lines;
   return lines.flatMap((line) => {
     if (displayWidth(line) <= columns) return [line];
-    const [first = '', ...rest] = wrapText(line.slice(VALUE_AT), columns - VALUE_AT);
+    const [first = '', ...rest] = wrapText(partOf(line, VALUE_AT), columns - VALUE_AT);
     return [
-      `${line.slice(0, VALUE_AT)}${first}`,
-      ...rest.map((part) => `${' '.repeat(VALUE_AT)}${part}`),
+      shown`${partOf(line, 0, VALUE_AT)}${first}`,
+      ...rest.map((part) => shown`${oneLine(' '.repeat(VALUE_AT))}${part}`),
     ];
   });
 }
 
-function field(name: string, value: string): string {
-  return `${name.padEnd(11)} ${oneLine(value)}`;
+function field(name: string, value: string): Shown {
+  return oneLine(`${name.padEnd(11)} ${value}`);
 }
 
-function describeUnverified({ thread_id: id }: ThreadRecord, part: UnverifiedPart): string {
+function describeUnverified({ thread_id: id }: ThreadRecord, part: UnverifiedPart): Shown {
   const { bytes, file } = part;
-  return field(
-    'unverified',
-    `${bytes} bytes in ${oneLine(file)}: rye threads logs ${id} --unverified`,
-  );
+  return field('unverified', `${bytes} bytes in ${file}: rye threads logs ${id} --unverified`);
 }
 
 /** Formats what decides whether a message can steer the active turn. After `valid until` it is unknown. */
@@ -249,6 +245,6 @@ function describeTurn(turn: ActiveTurn | null): string | null {
   return `${id} ${kind}, ${risk}, ${can}, epoch ${turn.epoch}, observed ${turn.observed_at}, valid until ${turn.valid_until}`;
 }
 
-function describeDelivery({ seq, kind, source, state }: Delivery): string {
-  return field('message', `${seq} ${kind} from ${oneLine(source)} ${state}`);
+function describeDelivery({ seq, kind, source, state }: Delivery): Shown {
+  return field('message', `${seq} ${kind} from ${source} ${state}`);
 }

@@ -3,7 +3,8 @@ import { isFinal } from '../../core/thread.ts';
 import { addSpend, formatSeconds, formatSpend } from '../../core/usage.ts';
 import type { Sink } from '../io.ts';
 import { count, formatTable, resultText } from '../output.ts';
-import { type Colors, displayWidth, graphemesOf, truncate } from '../terminal-text.ts';
+import { type Colors, displayWidth, graphemesOf, type Paint, truncate } from '../terminal-text.ts';
+import { joined, oneLine, partOf, type Shown, shown } from '../visible.ts';
 import { workOf } from './status-mark.ts';
 
 /** Narrower terminals get fewer columns. */
@@ -87,17 +88,17 @@ interface ListedThreads {
 
 /** Formats a list for a terminal: what a person looks for first, as much as fits, and the sums. */
 export function threadTable(
-  shown: readonly ListedThread[],
+  listed: readonly ListedThread[],
   { found, every }: ListedThreads,
   { sink, colors, now, total }: ListStyle,
-): readonly string[] {
-  const more = total - shown.length;
-  const hasLabels = shown.some((thread) => workOf(thread) !== '');
+): readonly Shown[] {
+  const more = total - listed.length;
+  const hasLabels = listed.some((thread) => workOf(thread) !== '');
   const isLabeled = hasLabels && sink.columns >= LABELED;
-  const children = shown.map((thread) => childrenOf(thread, every));
+  const children = listed.map((thread) => childrenOf(thread, every));
   const hasChildren = sink.columns >= WIDE && children.some((text) => text !== '');
   const hasTime = sink.columns >= (hasLabels ? LABELED : WIDE);
-  const rows = shown.map((thread, at) => [
+  const rows = listed.map((thread, at) => [
     thread.chain?.[0] ?? thread.thread_id,
     ...(isLabeled ? [truncate(workOf(thread), MAX_LABEL)] : []),
     stateOf(thread),
@@ -117,19 +118,21 @@ export function threadTable(
     'CREATED',
     hasLabels && !isLabeled ? 'ABOUT' : 'RESULT',
   ];
-  const [head = '', ...lines] = formatTable(headings, rows, sink);
+  const [head = shown``, ...lines] = formatTable(headings, rows, sink);
   return [
     colors.dim(head),
-    ...lines.map((line, at) => colored(line, shown[at], { colors, from: head.indexOf('STATUS') })),
-    ...(more === 0 ? [] : [colors.dim(`${more} more; to list them: rye threads --limit ${total}`)]),
-    colors.dim(totals({ found, every }, shown.length)),
+    ...lines.map((line, at) => colored(line, listed[at], { colors, from: head.indexOf('STATUS') })),
+    ...(more === 0
+      ? []
+      : [colors.dim(shown`${more} more; to list them: rye threads --limit ${total}`)]),
+    colors.dim(totals({ found, every }, listed.length)),
   ];
 }
 
 /** Formats a list for a pipe: no sums, the times in ISO 8601. */
-export function plainTable(shown: readonly ListedThread[], sink: Sink): readonly string[] {
-  const isLabeled = shown.some((thread) => workOf(thread) !== '');
-  const rows = shown.map((thread) => [
+export function plainTable(listed: readonly ListedThread[], sink: Sink): readonly Shown[] {
+  const isLabeled = listed.some((thread) => workOf(thread) !== '');
+  const rows = listed.map((thread) => [
     thread.chain?.[0] ?? thread.thread_id,
     ...(isLabeled ? [workOf(thread)] : []),
     stateOf(thread),
@@ -164,12 +167,12 @@ function statusStart(line: string, column: number): number {
 
 /** Paints the status, which is in the column `from`; other columns may have the same word. */
 function colored(
-  line: string,
+  line: Shown,
   thread: ListedThread | undefined,
   { colors, from }: { readonly colors: Colors; readonly from: number },
-): string {
+): Shown {
   if (!thread) return line;
-  const paints: Readonly<Record<string, (text: string) => string>> = {
+  const paints: Readonly<Record<string, Paint>> = {
     completed: colors.green,
     error: colors.red,
     cancelled: colors.yellow,
@@ -180,13 +183,13 @@ function colored(
   const at = line.indexOf(thread.status, statusStart(line, from));
   if (at === -1) return line;
   const end = at + thread.status.length;
-  return `${line.slice(0, at)}${paint(line.slice(at, end))}${line.slice(end)}`;
+  return shown`${partOf(line, 0, at)}${paint(partOf(line, at, end))}${partOf(line, end)}`;
 }
 
 /** Formats `95 threads (20 shown) · 3 running · $1.24`. */
-function totals({ found, every }: ListedThreads, shown: number): string {
+function totals({ found, every }: ListedThreads, rows: number): Shown {
   const running = found.filter(({ status }) => status === 'running').length;
-  const rows = new Map(every.flatMap((row) => idsOf(row).map((id) => [id, row] as const)));
+  const known = new Map(every.flatMap((row) => idsOf(row).map((id) => [id, row] as const)));
   const counted = new Set(found.flatMap(idsOf));
   // a row has the money of its descendants
   const isBelow = (thread: ListedThread): boolean => {
@@ -194,7 +197,7 @@ function totals({ found, every }: ListedThreads, shown: number): string {
     for (let id = thread.parent_id; id !== null && !seen.has(id); ) {
       if (counted.has(id)) return true;
       seen.add(id);
-      id = rows.get(id)?.parent_id ?? null;
+      id = known.get(id)?.parent_id ?? null;
     }
     return false;
   };
@@ -202,12 +205,13 @@ function totals({ found, every }: ListedThreads, shown: number): string {
     .filter((thread) => !isBelow(thread))
     .map(({ cost }) => cost.total)
     .reduce(addSpend, { spend: 0 });
-  const hidden = shown < found.length ? ` (${shown} shown)` : '';
-  return [
-    `${count(found.length, 'thread')}${hidden}`,
-    ...(running === 0 ? [] : [`${running} running`]),
-    formatSpend(spent),
-  ].join(' · ');
+  const hidden = rows < found.length ? ` (${rows} shown)` : '';
+  const parts = [
+    shown`${count(found.length, 'thread')}${oneLine(hidden)}`,
+    ...(running === 0 ? [] : [shown`${running} running`]),
+    oneLine(formatSpend(spent)),
+  ];
+  return joined(parts, ' · ');
 }
 
 function idsOf({ thread_id: id, chain = [] }: ListedThread): readonly string[] {

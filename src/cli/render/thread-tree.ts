@@ -8,10 +8,10 @@ import {
   toMicroUsd,
   toUsd,
 } from '../../core/usage.ts';
-import { type Colors, clipStyled, displayWidth, truncate } from '../terminal-text.ts';
-import { oneLine } from '../visible.ts';
-import type { Paint } from './spans.ts';
+import { type Colors, clipStyled, displayWidth, type Paint, truncate } from '../terminal-text.ts';
+import { joined, oneLine, replaced, type Shown, shown, trimmed } from '../visible.ts';
 import { stateMark, stateWord, workOf } from './status-mark.ts';
+import { pad } from '../output.ts';
 import { formatAge } from './thread-list.ts';
 
 export interface TreeStyle {
@@ -28,20 +28,20 @@ export interface TreeStyle {
 
 /** One line before its columns are laid out. */
 interface Row {
-  readonly mark: string;
+  readonly mark: Shown;
   readonly paint: Paint;
-  readonly name: string;
+  readonly name: Shown;
   /** Its label or its inputs. */
-  readonly work: string;
-  readonly time: string;
-  readonly spend: string;
+  readonly work: Shown;
+  readonly time: Shown;
+  readonly spend: Shown;
   /** Parts after the columns, the most important first. */
-  readonly tail: readonly string[];
+  readonly tail: readonly Shown[];
 }
 
 interface Line {
-  readonly indent: string;
-  readonly text: string;
+  readonly indent: Shown;
+  readonly text: Shown;
 }
 
 /** Narrower terminals show no ids of children. */
@@ -53,18 +53,18 @@ const MIN_WORK = 8;
 export function drawThreadTree(
   nodes: readonly ThreadTreeNode[],
   style: TreeStyle,
-): readonly string[] {
+): readonly Shown[] {
   const { rows = Number.POSITIVE_INFINITY, columns } = style;
-  const whole = linesOf(nodes, { ...style, folds: false });
-  const lines = whole.length > rows ? linesOf(nodes, { ...style, folds: true }) : whole;
-  const shown = lines.length > rows ? lines.slice(0, rows - 1) : lines;
-  const left = lines.length - shown.length;
+  const whole = treeLines(nodes, { ...style, folds: false });
+  const lines = whole.length > rows ? treeLines(nodes, { ...style, folds: true }) : whole;
+  const drawn = lines.length > rows ? lines.slice(0, rows - 1) : lines;
+  const left = lines.length - drawn.length;
   return [
-    ...shown.map(({ indent, text }) => {
-      const line = `${indent}${text}`.trimEnd();
+    ...drawn.map(({ indent, text }) => {
+      const line = trimmed(shown`${indent}${text}`);
       return columns === undefined ? line : clipStyled(line, columns);
     }),
-    ...(left > 0 ? [`… ${left} more lines`] : []),
+    ...(left > 0 ? [shown`… ${left} more lines`] : []),
   ];
 }
 
@@ -73,16 +73,16 @@ interface Detail extends TreeStyle {
   readonly folds: boolean;
 }
 
-function linesOf(nodes: readonly ThreadTreeNode[], detail: Detail): readonly Line[] {
+function treeLines(nodes: readonly ThreadTreeNode[], detail: Detail): readonly Line[] {
   const { isList = false } = detail;
   const roots = joinChains(nodes);
   const rows = roots.map((node) => rootRow(node, detail));
   const texts = layOut(isList ? rows : rows.slice(0, 1), 0, detail);
   return roots.flatMap((node, at) => {
-    const text = texts[at] ?? layOut(rows.slice(at, at + 1), 0, detail)[0] ?? '';
+    const text = texts[at] ?? layOut(rows.slice(at, at + 1), 0, detail)[0] ?? shown``;
     const isShown = !isList || at === 0;
     const children = isShown ? node.children : node.children.filter((child) => !isOver(child));
-    return [{ indent: '', text }, ...childLines(children, '', detail)];
+    return [{ indent: shown``, text }, ...childLines(children, shown``, detail)];
   });
 }
 
@@ -98,45 +98,45 @@ function joinChains(nodes: readonly ThreadTreeNode[]): readonly SessionNode[] {
   const ids = new Set(nodes.map(({ thread }) => thread.thread_id));
   const firsts = nodes.filter(({ thread }) => !ids.has(thread.continuation_of ?? ''));
   return firsts.map((first) => {
-    let joined: SessionNode = first;
+    let chain: SessionNode = first;
     let next = successors.get(first.thread.thread_id);
     while (next) {
       const { thread, subtree_spend: spend, children } = next;
-      const cost = addFamilyCost(joined.thread.cost, thread.cost);
+      const cost = addFamilyCost(chain.thread.cost, thread.cost);
       const { thread_id, continuation_of } = first.thread;
-      joined = {
+      chain = {
         thread: { ...thread, thread_id, continuation_of, cost },
-        subtree_spend: toUsd(toMicroUsd(joined.subtree_spend) + toMicroUsd(spend)),
-        children: [...joined.children, ...children],
+        subtree_spend: toUsd(toMicroUsd(chain.subtree_spend) + toMicroUsd(spend)),
+        children: [...chain.children, ...children],
         last: thread.thread_id,
       };
       next = successors.get(thread.thread_id);
     }
-    return joined;
+    return chain;
   });
 }
 
 function childLines(
   threads: readonly ThreadTreeNode[],
-  indent: string,
+  indent: Shown,
   detail: Detail,
 ): readonly Line[] {
   const nodes = joinChains(threads);
   const ended = detail.folds ? nodes.filter(isOver) : [];
-  const shown = ended.length > 1 ? nodes.filter((node) => !isOver(node)) : nodes;
+  const drawn = ended.length > 1 ? nodes.filter((node) => !isOver(node)) : nodes;
   const texts = layOut(
-    shown.map((node) => rowOf(node, detail)),
+    drawn.map((node) => rowOf(node, detail)),
     displayWidth(indent) + BRANCH.length,
     detail,
   );
   const groups = [
     ...(ended.length > 1 ? [{ text: summary(ended), children: [] }] : []),
-    ...shown.map(({ children }, at) => ({ text: texts[at] ?? '', children })),
+    ...drawn.map(({ children }, at) => ({ text: texts[at] ?? shown``, children })),
   ];
   return groups.flatMap(({ text, children }, at) => {
     const isLast = at === groups.length - 1;
-    const below = childLines(children, `${indent}${isLast ? '   ' : '│  '}`, detail);
-    return [{ indent: `${indent}${isLast ? LAST_BRANCH : BRANCH}`, text }, ...below];
+    const below = childLines(children, shown`${indent}${isLast ? '   ' : '│  '}`, detail);
+    return [{ indent: shown`${indent}${isLast ? LAST_BRANCH : BRANCH}`, text }, ...below];
   });
 }
 
@@ -149,19 +149,19 @@ function isOver({ thread, children }: ThreadTreeNode): boolean {
 }
 
 /** Formats `37 completed, 1 error  $0.0310`. */
-function summary(nodes: readonly ThreadTreeNode[]): string {
+function summary(nodes: readonly ThreadTreeNode[]): Shown {
   const counts = new Map<string, number>();
   for (const { thread } of nodes) counts.set(thread.status, (counts.get(thread.status) ?? 0) + 1);
   const spent = nodes.map(({ thread }) => thread.cost.total).reduce(addSpend, { spend: 0 });
   const parts = [...counts].map(([status, count]) => `${count} ${status}`);
-  return `${parts.join(', ')}${GAP}${formatSpend(spent)}`;
+  return oneLine(`${parts.join(', ')}${GAP}${formatSpend(spent)}`);
 }
 
 /** Draws threads one below the other without connectors, as {@link drawThreadTree} draws siblings. */
 export function siblingLines(
   threads: readonly CostedThread[],
   { indent, ...style }: TreeStyle & { readonly indent: number },
-): readonly string[] {
+): readonly Shown[] {
   const detail = { ...style, folds: false };
   const rows = threads.map((thread) =>
     rowOf({ thread, subtree_spend: thread.cost.total.spend, children: [] }, detail),
@@ -177,18 +177,20 @@ function rootRow(node: SessionNode, detail: Detail): Row {
   const { thread, children } = node;
   const row = rowOf(node, detail);
   const { isList, now } = detail;
-  const age = isList === true && now !== undefined ? [formatAge(thread.created_at, now)] : [];
+  const id = oneLine(thread.thread_id);
+  const age =
+    isList === true && now !== undefined ? [oneLine(formatAge(thread.created_at, now))] : [];
   const isCounted = isList === true && children.length > 0;
-  const work = [row.work, isCounted ? endedWell(children) : ''].filter((part) => part !== '');
-  const tail = row.tail.filter((part) => part !== thread.thread_id);
-  return { ...row, name: thread.thread_id, work: work.join(' · '), tail: [...age, ...tail] };
+  const work = [row.work, isCounted ? endedWell(children) : shown``].filter((part) => part !== '');
+  const tail = row.tail.filter((part) => part !== id);
+  return { ...row, name: id, work: joined(work, ' · '), tail: [...age, ...tail] };
 }
 
 /** Formats `18/20`: how many have completed, of all. */
-function endedWell(children: readonly ThreadTreeNode[]): string {
+function endedWell(children: readonly ThreadTreeNode[]): Shown {
   const sessions = joinChains(children);
   const good = sessions.filter(({ thread }) => thread.status === 'completed').length;
-  return `${good}/${sessions.length}`;
+  return shown`${good}/${sessions.length}`;
 }
 
 function rowOf({ thread, subtree_spend: total, last }: SessionNode, detail: Detail): Row {
@@ -197,31 +199,33 @@ function rowOf({ thread, subtree_spend: total, last }: SessionNode, detail: Deta
   const { cost, error, continuation_of: previous, directive } = thread;
   const isPlain = columns === undefined;
   const elapsed = elapsedSeconds(thread, now);
-  const word = stateWord(thread);
+  const word = oneLine(stateWord(thread));
   const isNamed = isPlain || !['completed', 'error', 'running'].includes(word);
-  const why = error === null ? '' : `[${error.code}]`;
+  const why = error === null ? shown`` : shown`[${oneLine(error.code)}]`;
   const tail = [
     ...(isNamed ? [paint(word)] : []),
-    ...(total === cost.spend ? [] : [`own ${formatSpend(cost)}`]),
-    ...(isPlain || columns >= WIDE ? [thread.thread_id] : []),
-    ...(previous === null ? [] : [`↪ continues ${previous}`]),
-    ...(last === undefined ? [] : [`↪ handed off to ${last}`]),
-    ...(error === null ? [] : [paint(isList === true ? why : `${reasonOf(error.message)} ${why}`)]),
+    ...(total === cost.spend ? [] : [oneLine(`own ${formatSpend(cost)}`)]),
+    ...(isPlain || columns >= WIDE ? [oneLine(thread.thread_id)] : []),
+    ...(previous === null ? [] : [oneLine(`↪ continues ${previous}`)]),
+    ...(last === undefined ? [] : [oneLine(`↪ handed off to ${last}`)]),
+    ...(error === null
+      ? []
+      : [paint(isList === true ? why : shown`${reasonOf(error.message)} ${why}`)]),
   ];
   return {
-    mark,
+    mark: oneLine(mark),
     paint,
     name: oneLine(directive.split('/').at(-1) ?? directive),
     work: oneLine(workOf(thread)),
-    time: elapsed === undefined ? '' : formatSeconds(elapsed),
-    spend: formatSpend({ ...cost.total, spend: total }),
+    time: oneLine(elapsed === undefined ? '' : formatSeconds(elapsed)),
+    spend: oneLine(formatSpend({ ...cost.total, spend: total })),
     tail,
   };
 }
 
 /** Returns a message without the model that it begins with, which the width is too precious for. */
-function reasonOf(message: string): string {
-  return oneLine(message).replace(/^\S+\/\S+: /, '');
+function reasonOf(message: string): Shown {
+  return replaced(oneLine(message), /^\S+\/\S+: /g, () => shown``);
 }
 
 /** Lays siblings out in columns. What they work on is cut first. */
@@ -229,7 +233,7 @@ function layOut(
   rows: readonly Row[],
   indent: number,
   { columns, colors }: Detail,
-): readonly string[] {
+): readonly Shown[] {
   const widest = (of: (row: Row) => string): number =>
     Math.max(0, ...rows.map((row) => displayWidth(of(row))));
   const [name, time, spend] = [
@@ -251,12 +255,8 @@ function layOut(
       pad(row.spend, spend),
     ];
     const tail = row.tail.map((part) => (part.startsWith('\u001b') ? part : colors.dim(part)));
-    return `${row.paint(row.mark)} ${[...cells, ...tail].join(GAP)}`.trimEnd();
+    return trimmed(shown`${row.paint(row.mark)} ${joined([...cells, ...tail], GAP)}`);
   });
-}
-
-function pad(text: string, columns: number): string {
-  return text + ' '.repeat(Math.max(0, columns - displayWidth(text)));
 }
 
 function elapsedSeconds(thread: CostedThread, now: number | undefined): number | undefined {

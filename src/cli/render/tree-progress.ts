@@ -4,7 +4,7 @@ import { type CostedThread, isFinal, type ThreadRecord } from '../../core/thread
 import { addSpend, formatSeconds, formatSpend, type Spent } from '../../core/usage.ts';
 import type { Io } from '../io.ts';
 import { ERASE_LINE, truncate } from '../terminal-text.ts';
-import { composed, oneLine } from '../visible.ts';
+import { oneLine, type Shown, shown } from '../visible.ts';
 import { shortUsd } from './meters.ts';
 import { stateWord } from './status-mark.ts';
 
@@ -12,17 +12,15 @@ import { stateWord } from './status-mark.ts';
 const OPEN_STATES = ['running', 'created', 'queued', 'suspended', 'crashed'] as const;
 
 /** Formats `12/20 done (2 failed) · 3 running · $0.04`. The threads below the roots count; of roots alone, the roots. */
-export function treeProgress(nodes: readonly ThreadTreeNode[]): string {
+export function treeProgress(nodes: readonly ThreadTreeNode[]): Shown {
   const all = flatten(nodes);
   const below = flatten(nodes.flatMap(({ children }) => children));
   const counted = below.length > 0 ? below : all;
   const done = counted.filter(({ status }) => isFinal(status));
   const failed = done.filter(({ status }) => status === 'error').length;
-  return [
-    `${done.length}/${counted.length} done${failed === 0 ? '' : ` (${failed} failed)`}`,
-    ...openStates(counted),
-    formatSpend(spendOf(all), shortUsd),
-  ].join(' · ');
+  const ended = `${done.length}/${counted.length} done${failed === 0 ? '' : ` (${failed} failed)`}`;
+  const spend = formatSpend(spendOf(all), shortUsd);
+  return oneLine([ended, ...openStates(counted), spend].join(' · '));
 }
 
 /** Formats `3 running` and so on, without the states that no thread is in. */
@@ -62,10 +60,12 @@ export function createWaitLine(rye: Rye, ids: readonly string[], io: Io): WaitLi
       drawnAt = now;
       const trees = await Promise.all(ids.map(async (id) => await rye.children.tree(id)));
       const text = `${waitText(trees.flat())} · ${formatSeconds((now - startedAt) / 1000)}`;
-      io.stderr.writeRaw(`${ERASE_LINE}${composed(truncate(text, io.stderr.columns - 1))}`);
+      io.stderr.writeRaw(ERASE_LINE);
+      io.stderr.write(truncate(oneLine(text), io.stderr.columns - 1));
     },
     ended: ({ status, thread_id, label = '' }) => {
-      io.stderr.writeRaw(`${ERASE_LINE}${oneLine(`${status} ${thread_id} ${label}`.trimEnd())}\n`);
+      io.stderr.writeRaw(ERASE_LINE);
+      io.stderr.write(shown`${oneLine(`${status} ${thread_id} ${label}`.trimEnd())}\n`);
     },
     hide: () => {
       io.stderr.writeRaw(ERASE_LINE);

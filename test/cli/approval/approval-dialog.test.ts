@@ -1,7 +1,6 @@
 import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import picocolors from 'picocolors';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import type { DecideRequest, ListedApproval } from '../../../src/app/api/approvals.ts';
 import { createApprovalDialog } from '../../../src/cli/approval/approval-dialog.ts';
@@ -9,6 +8,7 @@ import type { KeyHandlers } from '../../../src/cli/keyboard.ts';
 import type { Footer } from '../../../src/cli/render/live-view.ts';
 import { RyeError } from '../../../src/core/errors.ts';
 import { removeFolder } from '../../helpers/remove-folder.ts';
+import { createColors } from '../../../src/cli/terminal-text.ts';
 
 const REQUEST: ListedApproval = {
   id: 'apr-1',
@@ -80,7 +80,7 @@ function openDialog({ env = {}, columns = 80, rows = 24, refuse }: Options = {})
       },
     },
     sink: { columns, rows },
-    colors: picocolors.createColors(false),
+    colors: createColors(false),
   });
   const settle = async (): Promise<void> => {
     for (let round = 0; round < 6; round += 1) await new Promise(setImmediate);

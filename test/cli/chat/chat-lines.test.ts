@@ -1,9 +1,9 @@
-import picocolors from 'picocolors';
 import { expect, test } from 'vitest';
 import { meterLines } from '../../../src/cli/chat/chat-lines.ts';
 import { COMPLETED } from '../events.ts';
+import { createColors } from '../../../src/cli/terminal-text.ts';
 
-const STYLE = { colors: picocolors.createColors(false), columns: 200 };
+const STYLE = { colors: createColors(false), columns: 200 };
 
 test.each([
   ['auth', 'Correct the key. Then: rye chat --continue (key: K, from the environment)'],

@@ -201,6 +201,15 @@ describe('search', () => {
     });
   });
 
+  it('colors the matches, and draws the rest', async () => {
+    const [, text] = await rye(
+      ['search', 'all', 'budget'],
+      { search },
+      { env: { FORCE_COLOR: '1' } },
+    );
+    expect(text.out()).toContain('\n  the \u001b[1mBudget\u001b[22m of\n');
+  });
+
   it('marks unverified results, and reports that a limit cut the list', async () => {
     const results = [{ ...hit, signature: 'modified', verified: false }];
     const notices = ['stopped after 2 s: more may match'];

@@ -1,10 +1,9 @@
-import picocolors from 'picocolors';
 import { describe, expect, it } from 'vitest';
 import { createLiveRenderer } from '../../../src/cli/render/live.ts';
 import { createLiveView, type LiveViewOptions } from '../../../src/cli/render/live-view.ts';
 import { progressLine } from '../../../src/cli/render/progress-line.ts';
 import { createTextRenderer } from '../../../src/cli/render/text.ts';
-import { ESCAPE } from '../../../src/cli/terminal-text.ts';
+import { createColors, ESCAPE } from '../../../src/cli/terminal-text.ts';
 import type { LogEvent, UnknownEvent } from '../../../src/core/events.ts';
 import type { JsonObject } from '../../../src/core/json.ts';
 import type { ToolOutcome } from '../../../src/core/message.ts';
@@ -13,7 +12,7 @@ import { createFakeIo, type FakeIo } from '../../helpers/fake-io.ts';
 import { screenOf } from '../../helpers/screen.ts';
 import { assistantMessage, COMPLETED, event, LIMITED, STARTED } from '../events.ts';
 
-const COLORS = picocolors.createColors(false);
+const COLORS = createColors(false);
 
 function show(events: readonly LogEvent[], result = COMPLETED, stdoutIsTty = true): FakeIo {
   const io = createFakeIo({ stdoutIsTty, stderrIsTty: true, columns: 100 });
@@ -512,4 +511,14 @@ describe('live view', () => {
     expect(screen.filter((line) => line.length > 20)).toEqual([]);
     expect(screen.join('\n')).toContain('2 lines');
   });
+});
+
+it('keeps the colors of rye and draws every other sequence', () => {
+  const { view, output } = viewOf();
+  view.print([
+    '\u001b[31mred\u001b[39m \u001b[8mhidden \u001b[30;40m\u001b]52;c;eA==\u0007\u009b\u202e',
+  ]);
+  expect(output()).toContain(
+    '\u001b[31mred\u001b[39m ␛[8mhidden ␛[30;40m␛]52;c;eA==␇\\u{9b}\\u{202e}\n',
+  );
 });

@@ -1,7 +1,7 @@
-import picocolors from 'picocolors';
 import { expect, it } from 'vitest';
 import { layRow } from '../../../src/cli/render/row.ts';
 import { displayWidth } from '../../../src/cli/terminal-text.ts';
+import { createColors } from '../../../src/cli/terminal-text.ts';
 
 const same = (text: string): string => text;
 
@@ -9,7 +9,7 @@ function row(label: string, words: string, facts: readonly string[], columns: nu
   return layRow(
     { mark: '‖', label, words, facts, paintMark: same, paintWords: same },
     columns,
-    picocolors.createColors(false),
+    createColors(false),
   );
 }
 

@@ -1,4 +1,4 @@
-import picocolors from 'picocolors';
+import { createColors } from '../../../src/cli/terminal-text.ts';
 import { describe, expect, it } from 'vitest';
 import type { ListedThread } from '../../../src/app/api/threads.ts';
 import { formatAge, summaryOf, threadTable } from '../../../src/cli/render/thread-list.ts';
@@ -18,7 +18,7 @@ function thread(id: string, more: Partial<ListedThread> = {}): ListedThread {
 
 function table(columns: number, shown: readonly ListedThread[], all = shown): readonly string[] {
   const sink = createFakeIo({ stdoutIsTty: true, columns }).stdout;
-  const colors = picocolors.createColors(false);
+  const colors = createColors(false);
   return threadTable(
     shown,
     { found: all, every: all },
@@ -96,7 +96,7 @@ describe('the list of threads', () => {
     const every = [root, good, bad];
     const rows = (found: readonly ListedThread[]): readonly string[] => {
       const sink = createFakeIo({ stdoutIsTty: true, columns: 100 }).stdout;
-      const style = { sink, colors: picocolors.createColors(false), now: NOW, total: found.length };
+      const style = { sink, colors: createColors(false), now: NOW, total: found.length };
       return threadTable(found, { found, every }, style);
     };
     const [, whole] = rows(every);
@@ -110,7 +110,7 @@ describe('the list of threads', () => {
 
   it('paints the status and no word of a label', () => {
     const sink = createFakeIo({ stdoutIsTty: true, columns: 120 }).stdout;
-    const colors = picocolors.createColors(true);
+    const colors = createColors(true);
     const failed = thread('日本', { status: 'error', label: '日本 fix error handling' });
     const [, row = ''] = threadTable(
       [failed],

@@ -1,11 +1,11 @@
-import picocolors from 'picocolors';
 import { describe, expect, it } from 'vitest';
 import { drawThreadTree } from '../../../src/cli/render/thread-tree.ts';
 import { treeProgress } from '../../../src/cli/render/tree-progress.ts';
 import { NO_COST } from '../../../src/core/usage.ts';
 import { NOON, node, record } from '../thread-nodes.ts';
+import { createColors } from '../../../src/cli/terminal-text.ts';
 
-const plain = { colors: picocolors.createColors(false) };
+const plain = { colors: createColors(false) };
 const spent = (spend: number) => ({
   cost: { ...NO_COST, turns: 2, spend, elapsed_seconds: 4.25 },
 });
@@ -102,7 +102,7 @@ describe('the tree of threads', () => {
   });
 
   it('cuts lines to the width, and colors marks and words alone', () => {
-    const colors = picocolors.createColors(true);
+    const colors = createColors(true);
     const [first, second] = drawThreadTree(FAMILY, { colors, columns: 12 });
     expect(first).toBe(`${colors.cyan('●')} top  $0.0…\u001b[0m`);
     expect(second).toMatch(/^├─ \S+✓\S+ job {2}\S+4…/);
