@@ -95,7 +95,8 @@ async function writeHelp(outdir) {
   const { main } = await import(pathToFileURL(path.join(outdir, 'cli', 'main.js')).href);
   let text = '';
   const stdout = { columns: 80, write: (part) => (text += part) };
-  if ((await main(['--help'], { stdout, stderr: stdout })) !== 0) throw new Error('cannot print the help');
+  if ((await main(['--help'], { stdout, stderr: stdout })) !== 0)
+    throw new Error('cannot print the help');
   writeFileSync(path.join(outdir, 'cli', 'help.json'), JSON.stringify(text));
 }
 

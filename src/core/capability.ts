@@ -23,7 +23,7 @@ export type AcceptedRisk = Risk | `${Risk}:${string}`;
 /** A risk that a person accepted, with the reason and the place of the acceptance. */
 export interface Acknowledgement {
   readonly risk: Risk;
-  /** The tools that it is accepted for, as a pattern of IDs; absent: whatever has the risk. */
+  /** The tools that it is accepted for, as a pattern of IDs; absent: for all of that risk. */
   readonly tool?: string;
   readonly reason: string;
   readonly origin: string;

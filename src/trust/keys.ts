@@ -67,7 +67,7 @@ export function fingerprint(pem: string): string {
   return sha256Hex(pem).slice(0, 16);
 }
 
-/** What YAML without quotes reads as a number, so that the digits are lost: 0012…, 12e34…. */
+/** Matches an id that YAML without quotes reads as a number, which loses digits: 0012…, 12e34…. */
 const LIKE_A_NUMBER = /^\d+(?:e\d+)?$/;
 
 /**

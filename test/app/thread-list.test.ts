@@ -1,13 +1,13 @@
 import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { hostname, tmpdir } from 'node:os';
 import path from 'node:path';
-import { createColors } from '../../src/cli/terminal-text.ts';
 import { expect, it, onTestFinished } from 'vitest';
 import { withWorkingTime } from '../../src/app/child-label.ts';
 import { systemClock, systemIds } from '../../src/app/system.ts';
 import { openThreadList, ThreadTotals } from '../../src/app/thread-list.ts';
 import { main } from '../../src/cli/main.ts';
 import { drawThreadTree } from '../../src/cli/render/thread-tree.ts';
+import { createColors } from '../../src/cli/terminal-text.ts';
 import { NO_COST } from '../../src/core/usage.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import { ownerOf, processOwners } from '../../src/storage/owners.ts';

@@ -51,7 +51,7 @@ export const attach = defineCommand({
   },
 });
 
-/** What the input field does with a message, and with Ctrl-C. */
+/** Returns the actions of the input field. */
 function steeringOf({ deliveries }: Rye, id: string, left: AbortController): Steering {
   return {
     send: async (message) => {

@@ -18,11 +18,11 @@ import { echoLines, type LineStyle } from './echo.ts';
 import type { LiveView } from './live-view.ts';
 import { payloadOf } from './progress-line.ts';
 
-/** What an input field below a running thread does. */
+/** Actions of an input field below a running thread. */
 export interface Steering {
-  /** Sends a message to the model. Returns its delivery and what becomes of it, for the person. */
+  /** Sends a message to the model. Returns its delivery, and when the model will see it. */
   readonly send: (message: string) => Promise<{ readonly id: string; readonly outlook: string }>;
-  /** The person leaves the thread, which goes on. */
+  /** The person leaves the thread, which continues. */
   readonly detach: () => void;
 }
 

@@ -8,10 +8,10 @@ import {
   toMicroUsd,
   toUsd,
 } from '../../core/usage.ts';
+import { pad } from '../output.ts';
 import { type Colors, clipStyled, displayWidth, type Paint, truncate } from '../terminal-text.ts';
 import { joined, oneLine, replaced, type Shown, shown, trimmed } from '../visible.ts';
 import { stateMark, stateWord, workOf } from './status-mark.ts';
-import { pad } from '../output.ts';
 import { formatAge } from './thread-list.ts';
 
 export interface TreeStyle {

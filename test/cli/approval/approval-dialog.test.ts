@@ -6,9 +6,9 @@ import type { DecideRequest, ListedApproval } from '../../../src/app/api/approva
 import { createApprovalDialog } from '../../../src/cli/approval/approval-dialog.ts';
 import type { KeyHandlers } from '../../../src/cli/keyboard.ts';
 import type { Footer } from '../../../src/cli/render/live-view.ts';
+import { createColors } from '../../../src/cli/terminal-text.ts';
 import { RyeError } from '../../../src/core/errors.ts';
 import { removeFolder } from '../../helpers/remove-folder.ts';
-import { createColors } from '../../../src/cli/terminal-text.ts';
 
 const REQUEST: ListedApproval = {
   id: 'apr-1',

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { meterLines } from '../../../src/cli/chat/chat-lines.ts';
-import { COMPLETED } from '../events.ts';
 import { createColors } from '../../../src/cli/terminal-text.ts';
+import { COMPLETED } from '../events.ts';
 
 const STYLE = { colors: createColors(false), columns: 200 };
 

@@ -1,7 +1,6 @@
 import { expect, it } from 'vitest';
 import { layRow } from '../../../src/cli/render/row.ts';
-import { displayWidth } from '../../../src/cli/terminal-text.ts';
-import { createColors } from '../../../src/cli/terminal-text.ts';
+import { createColors, displayWidth } from '../../../src/cli/terminal-text.ts';
 
 const same = (text: string): string => text;
 
