@@ -5,7 +5,7 @@ import { compact } from '../../core/json.ts';
 import { isActive, type ThreadResult } from '../../core/thread.ts';
 import { type Context, defineCommand } from '../command.ts';
 import { colorsOf, wrapped } from '../output.ts';
-import type { Steering } from '../render/steer-field.ts';
+import type { Steering } from '../render/text.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
 import { createRenderer, exitCodeOfResult, OUTPUT_OPTIONS, outputModeOf } from '../thread-run.ts';

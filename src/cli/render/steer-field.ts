@@ -17,14 +17,7 @@ import { oneLine } from '../visible.ts';
 import { echoLines, type LineStyle } from './echo.ts';
 import type { LiveView } from './live-view.ts';
 import { payloadOf } from './progress-line.ts';
-
-/** Actions of an input field below a running thread. */
-export interface Steering {
-  /** Sends a message to the model. Returns its delivery, and when the model will see it. */
-  readonly send: (message: string) => Promise<{ readonly id: string; readonly outlook: string }>;
-  /** The person leaves the thread, which continues. */
-  readonly detach: () => void;
-}
+import type { Steering } from './text.ts';
 
 interface Screen {
   readonly io: Pick<Io, 'openKeyboard'>;

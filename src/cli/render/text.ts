@@ -13,7 +13,6 @@ import { shortReason } from './call-line.ts';
 import { deliveredText } from './delivered.ts';
 import { nextLine } from './outcome.ts';
 import { type ProgressLine, payloadOf, runLines, type Tone } from './progress-line.ts';
-import type { Steering } from './steer-field.ts';
 
 /** Renders text for a log file or a pipe: short progress lines on stderr, the final result on stdout. */
 export function createTextRenderer(io: Io, colors: Colors, isQuiet: boolean): Renderer {
@@ -158,6 +157,14 @@ export function printFailure({ success, status, error, thread_id }: ThreadResult
       io.stderr,
     ),
   );
+}
+
+/** Actions of an input field below a running thread. */
+export interface Steering {
+  /** Sends a message to the model. Returns its delivery, and when the model will see it. */
+  readonly send: (message: string) => Promise<{ readonly id: string; readonly outlook: string }>;
+  /** The person leaves the thread, which continues. */
+  readonly detach: () => void;
 }
 
 /** Shows one run. `event` never throws, so that a broken display cannot fail the run. */
