@@ -4,8 +4,8 @@ import { definitions } from './scripts/define.mjs';
 
 /** Take long: faults of a fleet and of disks, corpora, memory. `npm test` leaves them to `npm run test:all`. */
 const CAMPAIGNS = ['test/**/*.campaign.test.ts'];
-/** Use the sandbox, which has a `/dev` of its own and so cannot write to a project in memory, or show where it lies. */
-const ON_DISK = ['test/approvals/itself.test.ts', 'test/cli/chat/queue.test.ts'];
+/** Shows where the folders of tests are. */
+const ON_DISK = ['test/cli/chat/queue.test.ts'];
 /** Leave something in their process, or measure it: each file has its own. */
 const ALONE = [
   'test/{browser,deliveries,engineering,fuzz,requirements,startup,storage}/**/*.test.ts',

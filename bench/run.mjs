@@ -13,6 +13,7 @@ const BENCHMARKS = [
   'log-scale',
   'past-threads',
   'prepare',
+  'sandbox',
   'search',
   'stream-rules',
   'threads',

@@ -8,7 +8,8 @@ import { resolveModel } from '../providers/resolve-model.ts';
 import { resolveDirective } from '../threads/prepare/directive.ts';
 import { planCapabilities } from '../threads/prepare/policy.ts';
 import { unlistedThreads } from '../threads/recovery/repair.ts';
-import { closeSandbox, sandboxState } from '../tools/sandbox.ts';
+import { closeSandbox } from '../tools/proxied-sandbox.ts';
+import { sandboxState } from '../tools/sandbox.ts';
 import type { DoctorLine } from './api/rye.ts';
 import { reportGuards } from './guards.ts';
 import { modelsOf } from './models.ts';
@@ -285,27 +286,33 @@ function some(ids: readonly string[]): string {
 /** Reports the sandbox setting, and tries to confine a command on this machine. */
 export async function checkSandbox(workspace: Workspace): Promise<Finding> {
   const { settings } = await readThreadConfig(await workspace.config());
-  const mode = settings.sandbox?.mode ?? 'off';
-  const { available, detail } = await sandboxState();
+  const { mode = 'off', allow_domains: hosts = [] } = settings.sandbox ?? {};
+  const { projectPath, env } = workspace.options;
+  const { available, detail } = await sandboxState({
+    mode,
+    allowDomains: hosts,
+    projectPath,
+    programPath: workspace.systemPath,
+    env,
+  });
   await closeSandbox();
   const here = available ? `${detail} works here` : `not available here: ${detail}`;
-  const hosts = settings.sandbox?.allow_domains ?? [];
-  const network = hosts.length === 0 ? 'no network' : `network: ${hosts.join(', ')}`;
   if (mode === 'off') {
     return {
       status: 'ok',
-      detail: `off (tools run with your permissions); ${here}`,
-      ...(available
-        ? { hint: 'To enable it, set tools.sandbox: required in resilience.yaml.' }
-        : {}),
+      detail: `off (commands run with your permissions); ${here}`,
+      ...(available ? { hint: 'To enable it, set tools.sandbox: auto in resilience.yaml.' } : {}),
     };
   }
+  const none = mode === 'auto' ? 'network of tools that declare it' : 'no network';
+  const network = hosts.length === 0 ? none : `network: ${hosts.join(', ')}`;
   if (available) return { status: 'ok', detail: `${mode}: ${detail}, ${network}` };
-  const consequence = mode === 'auto' ? 'tools run without one' : 'bash and item tools are refused';
+  const consequence =
+    mode === 'auto' ? 'commands run without one' : 'bash and item tools are refused';
   return {
     status: mode === 'auto' ? 'warn' : 'fail',
     detail: `${mode}, but ${here}; ${consequence}`,
-    hint: 'On Linux, install bubblewrap, socat and ripgrep, and allow unprivileged user namespaces.',
+    hint: 'On Linux, install bubblewrap (with tools.allow_domains also socat and ripgrep), and allow unprivileged user namespaces.',
   };
 }
 

@@ -12,7 +12,8 @@ import { type DeniesRead, deniesRead } from '../tools/deny-read.ts';
 import { directiveReturnDefinition } from '../tools/directive-return.ts';
 import { createToolSearch, deferredCatalog } from '../tools/disclosure.ts';
 
-import { closeSandbox, sandboxFor } from '../tools/sandbox.ts';
+import { closeSandbox } from '../tools/proxied-sandbox.ts';
+import { sandboxFor } from '../tools/sandbox.ts';
 import type { Tool, ToolSet } from '../tools/tool.ts';
 
 import { createToolSet } from '../tools/tool-set.ts';
@@ -233,7 +234,7 @@ export function threadSandbox(
   { workPath, capabilities = [] }: Partial<ThreadPlace> = {},
 ): ReturnType<typeof sandboxFor> {
   const { projectPath, userSpacePath, env } = workspace.options;
-  const mode = stricter(sandbox?.mode ?? 'off', workspace.weakestSandbox);
+  const mode = modeOf(workspace, sandbox);
   if (mode === 'off') return unconfined(workspace);
   workspace.onClose(endSandbox);
   return sandboxFor({
@@ -247,23 +248,47 @@ export function threadSandbox(
     projectPath: workPath === undefined ? projectPath : join(projectPath, workPath),
     userSpacePath,
     maySetTraps: liftsGuard(capabilities)('traps'),
-    onNotice: workspace.notice,
+    onNotice: (notice) => {
+      workspace.notice(notice);
+      noticeSigningKey(workspace);
+    },
   });
+}
+
+/** Returns the sandbox of programs that are no commands: `auto` leaves them alone. */
+export function strictSandbox(
+  ...[workspace, settings, place]: Parameters<typeof threadSandbox>
+): ReturnType<typeof sandboxFor> {
+  return modeOf(workspace, settings.sandbox) === 'required'
+    ? threadSandbox(workspace, settings, place)
+    : undefined;
 }
 
 /** Reports once, before the first command, that it can read the signing key. */
 function unconfined(workspace: Workspace): ReturnType<typeof sandboxFor> {
-  const pid = showsSigningKey(workspace.options.env);
-  if (pid === undefined) return undefined;
+  if (showsSigningKey(workspace.options.env) === undefined) return undefined;
   return () => async () => {
-    workspace.notice(
-      `tools can read RYE_SIGNING_KEY in the environment of process ${pid}: set tools.sandbox: required in resilience.yaml and sign it, or run only directives without commands`,
-    );
+    noticeSigningKey(workspace);
     return await Promise.resolve(undefined);
   };
 }
 
+function noticeSigningKey(workspace: Workspace): void {
+  const pid = showsSigningKey(workspace.options.env);
+  if (pid === undefined) return;
+  workspace.notice(
+    `tools can read RYE_SIGNING_KEY in the environment of process ${pid}: set tools.sandbox: required in resilience.yaml and sign it, or run only directives without commands`,
+  );
+}
+
 const SANDBOXES: readonly SandboxMode[] = ['off', 'auto', 'required'];
+
+function modeOf(
+  { weakestSandbox }: Workspace,
+  sandbox: ThreadSettings['sandbox'] | undefined,
+): SandboxMode {
+  return stricter(sandbox?.mode ?? 'off', weakestSandbox);
+}
 
 function stricter(one: SandboxMode, other: SandboxMode): SandboxMode {
   return SANDBOXES.indexOf(one) > SANDBOXES.indexOf(other) ? one : other;
@@ -278,13 +303,13 @@ export function artifactsOf(
   return join(threadsFolder(projectPath), threadId, 'artifacts');
 }
 
-/** Requests of HTTP tools leave from this process, so the sandbox's list of hosts is checked for them. */
+/** Requests of HTTP tools leave from this process, so the list of hosts is checked for them, if the sandbox has one. */
 export function reachableDomains({ sandbox }: Pick<ThreadSettings, 'sandbox'>): {
   readonly allowDomains?: readonly string[];
 } {
-  return sandbox === undefined || sandbox.mode === 'off'
-    ? {}
-    : { allowDomains: sandbox.allow_domains };
+  const { mode = 'off', allow_domains: allowDomains = [] } = sandbox ?? {};
+  const isListed = mode === 'required' || (mode === 'auto' && allowDomains.length > 0);
+  return isListed ? { allowDomains } : {};
 }
 
 function endSandbox(): void {

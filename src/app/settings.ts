@@ -190,7 +190,7 @@ function threadSettings(
     result_max_bytes: 32_768,
     allow_paths: [],
     deny_read: [],
-    sandbox: 'off',
+    sandbox: 'auto',
     allow_domains: [],
     allow_caches: [],
   });

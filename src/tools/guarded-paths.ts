@@ -33,7 +33,7 @@ const ITEM_FOLDERS: readonly GuardedKind[] = [
 /**
  * Names that make a program obey what a project holds when a person enters the folder, opens it in an editor or calls a
  * version control system, by who obeys them. They are guarded in every folder; a trailing slash marks a folder. The one
- * table for file tools, worktrees and the sandbox, which keeps all of them out of a project's root.
+ * table for file tools, worktrees and the sandbox, which leaves none of them new in a project's root.
  */
 const TRAPS: Readonly<Record<string, string>> = {
   git: '.git/ git~1/ .gitattributes .gitmodules .gitconfig',
@@ -74,11 +74,6 @@ const OWNERS: ReadonlyMap<string, string> = new Map(
   Object.entries(TRAPS).flatMap(([owner, names]) =>
     names.split(' ').map((name) => [name.replace(/\/$/, ''), owner] as const),
   ),
-);
-
-/** The traps of the table: a sandboxed command cannot make them in the root of its project. */
-export const TRAP_NAMES: readonly string[] = [...OWNERS.keys()].filter(
-  (name) => name !== '.git' && name !== 'git~1' && name !== 'commondir',
 );
 
 /** Folders below `.config` that are read when a session, a shell or git starts. */

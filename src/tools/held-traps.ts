@@ -8,10 +8,11 @@ import { guardOf, newNameGuard } from './guarded-paths.ts';
  * to `.ai/state/held`, where nothing obeys them, and returns a sentence about them; undefined if there are none.
  */
 export function holdNewTraps(projectPath: string): () => string | undefined {
-  const before = new Set(judgedNames(projectPath));
+  const before = new Map(judgedNames(projectPath).map((name) => [name, idOf(projectPath, name)]));
   return () => {
     const traps = judgedNames(projectPath).filter(
-      (name) => !before.has(name) && isTrap(join(projectPath, name), projectPath),
+      (name) =>
+        before.get(name) !== idOf(projectPath, name) && isTrap(projectPath, name, before.has(name)),
     );
     if (traps.length === 0) return undefined;
     const folder = join('.ai', 'state', 'held', randomBytes(4).toString('hex'));
@@ -23,8 +24,25 @@ export function holdNewTraps(projectPath: string): () => string | undefined {
   };
 }
 
-function isTrap(path: string, root: string): boolean {
-  const guard = guardOf(path, root, true) ?? newNameGuard(path, root, () => false);
+/** Returns the traps that the root of a project has, but for git's own folder. */
+export function presentTraps(projectPath: string): readonly string[] {
+  return judgedNames(projectPath)
+    .filter((name) => name !== '.git')
+    .map((name) => join(projectPath, name))
+    .filter((path) => guardOf(path, projectPath, true)?.kind === 'traps');
+}
+
+/** Tells a link from the one that takes its place; a trap that is a file or folder cannot be replaced. */
+function idOf(projectPath: string, name: string): string {
+  const stats = lstatSync(join(projectPath, name), { throwIfNoEntry: false });
+  return stats?.isSymbolicLink() === true ? `${stats.dev} ${stats.ino}` : 'no link';
+}
+
+/** `wasThere` is true for a name that the project had: a new one could be a trap that the table does not know. */
+function isTrap(root: string, name: string, wasThere: boolean): boolean {
+  const path = join(root, name);
+  const known = guardOf(path, root, true);
+  const guard = known ?? (wasThere ? undefined : newNameGuard(path, root, () => false));
   if (guard?.kind !== 'traps') return false;
   const stats = lstatSync(path, { throwIfNoEntry: false });
   // the place at which the sandbox of another command keeps a name away

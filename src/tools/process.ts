@@ -7,7 +7,7 @@ import { endLeftovers, isAlive, type Leftover, processIds } from './leftovers.ts
 import { CALL_VARIABLE, isPassed } from './passed-variables.ts';
 import { startTimer } from './timer.ts';
 import type { ToolContext } from './tool.ts';
-import { markedProgram } from './tool-mark.ts';
+import { isRunnable, markedProgram } from './tool-mark.ts';
 
 /** Time between SIGTERM and SIGKILL for a process group. */
 const KILL_GRACE_MS = 2000;
@@ -29,19 +29,23 @@ export interface ProcessRequest {
   readonly onStderr: (chunk: Buffer) => boolean | undefined;
   /** Puts the command into a sandbox; absent: it runs as it is. */
   readonly confine?: Confine | undefined;
+  /** The private folder that it is started from, which a sandbox leaves readable. */
+  readonly programFolder?: string | undefined;
 }
 
 /** The command to start instead, which confines the original one. */
 export interface ConfinedCommand {
   readonly command: string;
   readonly args: readonly string[];
+  /** Returns a sentence about the limit that a part of its output speaks of; undefined if it speaks of none. */
+  readonly explain: (output: string) => string | undefined;
   /** Called when the command has ended. Resolves to a sentence about what was taken back, for its stderr. */
   readonly release: () => Promise<string | undefined>;
 }
 
 /** Finds how to start a command confined; undefined: it runs as it is. May refuse with `sandbox_unavailable`. */
 export type Confine = (
-  request: Pick<ProcessRequest, 'command' | 'args' | 'signal'>,
+  request: Pick<ProcessRequest, 'command' | 'args' | 'signal' | 'programFolder'>,
 ) => Promise<ConfinedCommand | undefined>;
 
 export interface ProcessResult {
@@ -67,11 +71,23 @@ export async function runProcess(request: ProcessRequest): Promise<ProcessResult
     const isOfThread = request.env['RYE_THREAD_ID'] !== undefined;
     return await runGroup(isOfThread ? { ...request, ...markedProgram(request) } : request);
   }
+  let limit: string | undefined;
+  const tell = (line: string | undefined): void => {
+    if (line !== undefined) request.onStderr(Buffer.from(`${line}\n`));
+  };
+  const watched = (take: ProcessRequest['onStdout']) => (chunk: Buffer) => {
+    limit ??= confined.explain(chunk.toString('latin1'));
+    return take(chunk);
+  };
   try {
-    return await runGroup({ ...request, command: confined.command, args: confined.args });
+    if (!isRunnable(request)) throw notStarted(request.command, NOT_FOUND);
+    const { command, args } = confined;
+    const [onStdout, onStderr] = [watched(request.onStdout), watched(request.onStderr)];
+    const result = await runGroup({ ...request, command, args, onStdout, onStderr });
+    if (result.exitCode !== 0) tell(limit);
+    return result;
   } finally {
-    const held = await confined.release();
-    if (held !== undefined) request.onStderr(Buffer.from(`${held}\n`));
+    tell(await confined.release());
   }
 }
 
@@ -153,12 +169,13 @@ async function start(request: ProcessRequest): Promise<ChildProcess> {
 
 function spawnFailed(command: string, error: unknown): RyeError {
   const code = systemCodeOf(error);
-  const reason =
-    code === 'ENOENT'
-      ? 'the program, or the folder to run it in, was not found'
-      : code === 'EACCES'
-        ? 'it is not executable'
-        : messageOf(error);
+  if (code === 'ENOENT') return notStarted(command, NOT_FOUND);
+  return notStarted(command, code === 'EACCES' ? 'it is not executable' : messageOf(error));
+}
+
+const NOT_FOUND = 'the program, or the folder to run it in, was not found';
+
+function notStarted(command: string, reason: string): RyeError {
   return new RyeError(
     'spawn_failed',
     `${JSON.stringify(command)} could not be started: ${reason}`,

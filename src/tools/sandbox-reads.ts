@@ -1,6 +1,6 @@
-import { type Dirent, existsSync, readdirSync, realpathSync } from 'node:fs';
+import { type Dirent, existsSync, readdirSync, readFileSync, realpathSync } from 'node:fs';
 import { homedir, userInfo } from 'node:os';
-import { basename, delimiter, dirname, isAbsolute, join, sep } from 'node:path';
+import { basename, delimiter, dirname, isAbsolute, join, resolve, sep } from 'node:path';
 import { CREDENTIALS } from './credentials.ts';
 import type { DeniesRead } from './deny-read.ts';
 
@@ -19,6 +19,14 @@ const SYSTEM_SECRETS = [
 const MIXED = new Set(['.local', '.config', '.cache', '.ssh', '.gnupg', '.aws', 'Library']);
 const LOCAL_PROGRAMS = ['.local/lib', '.local/share/uv', '.local/share/pipx', '.local/share/mise'];
 
+/** Without the name and address in them, git makes no commit. */
+const GIT_SETTINGS = [
+  '.gitconfig',
+  '.config/git/config',
+  '.config/git/ignore',
+  '.config/git/attributes',
+];
+
 export interface ReadScope {
   readonly projectPath: string;
   readonly userSpacePath: string;
@@ -33,10 +41,13 @@ export interface ReadScope {
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
-/** Returns the paths that confined commands can't read, and the exceptions. Only paths that exist, in any order. */
+/** The paths that confined commands can't read, and the exceptions. Only those that exist, in any order. */
 export interface ReadRules {
-  readonly deny: readonly string[];
+  /** Homes: only `allow` is readable in them. */
+  readonly hidden: readonly string[];
   readonly allow: readonly string[];
+  /** Files and folders that stay unreadable wherever they lie. */
+  readonly secret: readonly string[];
 }
 
 /**
@@ -48,21 +59,29 @@ export function readRules(scope: ReadScope): ReadRules {
   const homes = homesOf(scope);
   // a project that is a home, or holds one, can't be read without it: there only the known credentials are denied
   const hidden = homes.filter((home) => !isWithin(home, realPath(projectPath)));
-  const programs = (env['PATH'] ?? '').split(delimiter).filter((path) => isAbsolute(path));
+  // what a command can write, such as a link among the project's programs, must not open a folder to the next one
+  const written = [projectPath, ...allowPaths];
+  const programs = (env['PATH'] ?? '')
+    .split(delimiter)
+    .filter((path) => isAbsolute(path) && !written.some((folder) => isWithin(path, folder)));
   const allow = hidden.flatMap((home) => [
     ...programs.flatMap((path) => programFolders(home, path)),
-    ...allowCaches.map((name) => (isAbsolute(name) ? name : join(home, name))),
+    ...[...GIT_SETTINGS, ...allowCaches].map((name) =>
+      isAbsolute(name) ? name : join(home, name),
+    ),
   ]);
   const own = [
     dirname(process.execPath),
     ...installation(scope.programPath),
     join(userSpacePath, '.ai'),
     ...allowPaths,
+    ...repositoryOf(projectPath),
     projectPath,
   ];
   const credentials = homes.flatMap((home) => CREDENTIALS.map((name) => join(home, name)));
   return {
-    deny: existing([...hidden, ...credentials, ...SYSTEM_SECRETS, ...deniedIn(scope)]),
+    hidden: existing(hidden),
+    secret: existing([...credentials, ...SYSTEM_SECRETS, ...deniedIn(scope)]),
     allow: existing([...allow, ...own]).filter((path) =>
       hidden.some((home) => isWithin(path, home)),
     ),
@@ -100,6 +119,21 @@ function entriesOf(folder: string): readonly Dirent[] {
   }
 }
 
+/** Returns git's folder of a project that is a worktree of another one, if that one knows it: a project can name any folder. */
+function repositoryOf(projectPath: string): readonly string[] {
+  const file = join(projectPath, '.git');
+  try {
+    const own = /^gitdir: (.+)/.exec(readFileSync(file, 'utf8'))?.[1] ?? '';
+    const folder = resolve(projectPath, own);
+    const back = readFileSync(join(folder, 'gitdir'), 'utf8').trim();
+    return realPath(resolve(folder, back)) === realPath(file)
+      ? [resolve(folder, readFileSync(join(folder, 'commondir'), 'utf8').trim())]
+      : [];
+  } catch {
+    return []; // no worktree
+  }
+}
+
 /** A package's dependencies are in it, or beside it in a common `node_modules`. */
 function installation(programPath: string): readonly string[] {
   const beside = dirname(programPath);
@@ -133,7 +167,7 @@ function existing(paths: readonly string[]): readonly string[] {
   return [...new Set(paths)].filter((path) => existsSync(path));
 }
 
-function isWithin(path: string, folder: string): boolean {
+export function isWithin(path: string, folder: string): boolean {
   return path === folder || path.startsWith(folder + sep);
 }
 

@@ -1,20 +1,38 @@
 import { existsSync, lstatSync } from 'node:fs';
 import { join } from 'node:path';
-import type { SandboxManager } from '@anthropic-ai/sandbox-runtime';
-import { messageOf, RyeError } from '../core/errors.ts';
+import { RyeError } from '../core/errors.ts';
+import {
+  type Boundaries,
+  confinedArgv,
+  findHelpers,
+  type HelperPlaces,
+  type Helpers,
+  problemOf,
+  withoutKernel,
+} from './bubblewrap.ts';
 import type { DeniesRead } from './deny-read.ts';
-import { TRAP_NAMES } from './guarded-paths.ts';
-import { holdNewTraps } from './held-traps.ts';
+import { holdNewTraps, presentTraps } from './held-traps.ts';
 import { makePrivateFolder } from './kill-guard.ts';
-import { type Confine, type ConfinedCommand, runProcess } from './process.ts';
-import { readRules } from './sandbox-reads.ts';
+import type { Confine, ConfinedCommand } from './process.ts';
+import {
+  type Domains,
+  mechanism,
+  type Opened,
+  openProxied,
+  PROXY_VARIABLES,
+  proxiedArgv,
+  releaseProxied,
+  type SandboxState,
+  unusable,
+} from './proxied-sandbox.ts';
+import { isWithin, readRules } from './sandbox-reads.ts';
 
 /** `auto` confines commands if the machine supports it; `required` refuses to run them otherwise. */
 export type SandboxMode = 'off' | 'auto' | 'required';
 
 export interface SandboxSettings {
   readonly mode: SandboxMode;
-  /** Hosts that tools with the trait `network` may reach; none: no network at all. */
+  /** Hosts that tools with the trait `network` may reach. None: all with `auto`, and none at all with `required`. */
   readonly allowDomains: readonly string[];
 }
 
@@ -38,249 +56,198 @@ export interface SandboxOptions extends SandboxSettings {
   readonly onNotice: (notice: string) => void;
 }
 
-/** The support for sandboxes on this machine. */
-export interface SandboxState {
-  readonly available: boolean;
-  /** The reason it is unavailable, or the mechanism. */
-  readonly detail: string;
-}
-
 const HINT =
-  'On Linux install bubblewrap, socat and ripgrep and allow unprivileged user namespaces; or set tools.sandbox: off in resilience.yaml.';
+  'On Linux install bubblewrap and allow unprivileged user namespaces (tools.allow_domains needs socat and ripgrep too). To run commands with your permissions and without this line, set tools.sandbox: off in .ai/config/agent/resilience.yaml and sign it: rye sign config agent/resilience';
 
-type Manager = typeof SandboxManager;
-
-interface Runtime {
-  readonly manager: Manager;
-  /** The hosts that its one proxy lets through; it cannot tell commands apart. */
-  readonly domains: string;
+/** The means to confine the commands of this machine. */
+interface Support {
+  readonly state: SandboxState;
+  /** Absent on macOS. */
+  readonly helpers?: Helpers;
+  /** The sandbox of the vendor, where its proxy is needed, or it is the only one. */
+  readonly opened?: Opened;
 }
 
-type Opened =
-  | { readonly runtime: Runtime; readonly state: SandboxState }
-  | { readonly runtime: undefined; readonly state: SandboxState };
+/** The problems of helper programs that were tried: once a process. */
+const tried = new Map<string, Promise<string | undefined>>();
 
-/** The vendor keeps one sandbox per process, so there is one here. */
-let shared: Promise<Opened> | undefined;
-/** A new sandbox begins after the end of the last one, whose reset would take its helpers along. */
-let closing: Promise<void> = Promise.resolve();
-
-function opened(allowDomains: readonly string[]): Promise<Opened> {
-  shared ??= openAfter(closing, allowDomains);
-  return shared;
+async function supportOf(domains: Domains, places: HelperPlaces): Promise<Support> {
+  if (process.platform !== 'linux') return await proxied(domains);
+  const helpers = findHelpers(places);
+  if (typeof helpers === 'string') return { state: { available: false, detail: helpers } };
+  const key = `${helpers.bwrap} ${helpers.noSockets}`;
+  const running = tried.get(key) ?? problemOf(helpers);
+  tried.set(key, running);
+  const problem = await running;
+  if (problem !== undefined) return { state: { available: false, detail: problem } };
+  if (domains !== undefined && domains.length > 0) return { helpers, ...(await proxied(domains)) };
+  return { helpers, state: { available: true, detail: mechanism() } };
 }
 
-async function open(allowDomains: readonly string[]): Promise<Opened> {
-  const { SandboxManager: manager } = await import('@anthropic-ai/sandbox-runtime');
-  if (!manager.isSupportedPlatform()) throw unavailable(`it does not support ${process.platform}`);
-  const { errors } = await manager.checkDependenciesAsync();
-  if (errors.length > 0) throw unavailable(errors.join('; '));
-  await manager.initialize({
-    network: { allowedDomains: [...allowDomains], deniedDomains: [] },
-    filesystem: { denyRead: [], allowWrite: [], denyWrite: [] },
-  });
-  if (await confines(manager)) {
-    const runtime = { manager, domains: allowDomains.join() };
-    return { runtime, state: { available: true, detail: mechanism() } };
-  }
-  await manager.reset();
-  throw unavailable(`${mechanism()} is installed but does not work here`);
+async function proxied(domains: Domains): Promise<Support> {
+  const opened = await openProxied(domains);
+  return { opened, state: opened.state };
 }
 
-function unavailable(reason: string): RyeError {
-  return new RyeError('sandbox_unavailable', reason);
+/** Reports whether a sandbox works on this machine, by starting a command in it. */
+export async function sandboxState(
+  options: Pick<SandboxOptions, 'mode' | 'allowDomains' | 'projectPath' | 'programPath' | 'env'>,
+): Promise<SandboxState> {
+  const support = await supportOf(domainsOf(options), placesOf({ allowPaths: [], ...options }));
+  return support.state;
 }
 
-/** Returns true if a command starts in the sandbox: user namespaces may be forbidden. */
-async function confines(manager: Manager): Promise<boolean> {
-  const { argv } = await manager.wrapWithSandboxArgv('exit 41');
-  const [command = '', ...args] = argv;
-  const { exitCode } = await runProcess({
-    command,
-    args,
-    cwd: '/',
-    env: { PATH: process.env['PATH'] ?? '' },
-    timeoutMs: 10_000,
-    signal: new AbortController().signal,
-    onStdout: () => undefined,
-    onStderr: () => undefined,
-  });
-  manager.cleanupAfterCommand();
-  return exitCode === 41;
+/** The hosts of tools that declare `network`; undefined: all. */
+function domainsOf({ mode, allowDomains }: SandboxSettings): Domains {
+  return mode !== 'required' && allowDomains.length === 0 ? undefined : allowDomains;
 }
 
-/** Reports whether a sandbox works on this machine. Starts the sandbox to find out. */
-export async function sandboxState(): Promise<SandboxState> {
-  const { state } = await opened([]);
-  return state;
-}
-
-function mechanism(): string {
-  return process.platform === 'darwin' ? 'Seatbelt' : 'bubblewrap';
-}
-
-/** Ends the sandbox's helper processes. A later command restarts them. */
-export async function closeSandbox(): Promise<void> {
-  const running = shared;
-  shared = undefined;
-  closing = resetAfter(closing, running);
-  await closing;
-}
-
-async function resetAfter(
-  earlier: Promise<void>,
-  running: Promise<Opened> | undefined,
-): Promise<void> {
-  await earlier;
-  const { runtime } = (await running) ?? {};
-  try {
-    await runtime?.manager.reset();
-  } catch {
-    // remaining helpers end with this process
-  }
-}
-
-/** Opens the sandbox after the last one has closed. */
-async function openAfter(earlier: Promise<void>, allowDomains: readonly string[]): Promise<Opened> {
-  await earlier;
-  try {
-    return await open(allowDomains);
-  } catch (error) {
-    return { runtime: undefined, state: { available: false, detail: messageOf(error) } };
-  }
+function placesOf({
+  env,
+  programPath,
+  projectPath,
+  allowPaths,
+}: Pick<SandboxOptions, 'env' | 'programPath' | 'projectPath' | 'allowPaths'>): HelperPlaces {
+  return { searchPath: env['PATH'] ?? '', untrusted: [projectPath, ...allowPaths], programPath };
 }
 
 /**
  * A way to confine commands by the settings: reads everything but homes and credentials, writes the project without its `.ai`
- * and a private temporary folder, no network unless the tool declares it and the project allows hosts. Undefined
- * when it is off. Confining throws `sandbox_unavailable` where it is required and cannot be had.
+ * and a private temporary folder, network only for tools that declare it, and of that only the hosts that the project lists,
+ * if it lists some. Undefined when it is off. Confining throws `sandbox_unavailable` where it is required and cannot be had.
  */
 export function sandboxFor(options: SandboxOptions): ((network: boolean) => Confine) | undefined {
   if (options.mode === 'off') return undefined;
-  const pattern = [options.projectPath, options.userSpacePath, ...options.allowPaths].find((path) =>
-    PATTERN_CHARACTERS.test(path),
-  );
   return (network) => async (request) => {
-    const { runtime, state } =
-      pattern === undefined ? await opened(options.allowDomains) : unusable(pattern);
-    if (runtime !== undefined) {
-      const { command, args, signal } = request;
-      return await confine(runtime, { options, network, command: [command, ...args], signal });
+    // macOS has one sandbox for all commands
+    const wanted = network || process.platform !== 'linux' ? domainsOf(options) : [];
+    const support = await supportOf(wanted, placesOf(options));
+    const { projectPath, userSpacePath, allowPaths } = options;
+    const pattern = support.opened && unusable([projectPath, userSpacePath, ...allowPaths]);
+    const problem = support.state.available ? pattern : support.state.detail;
+    if (problem === undefined) {
+      const { signal, programFolder } = request;
+      const command = [request.command, ...request.args];
+      return await confine(support, { options, network, command, signal, programFolder });
     }
     if (options.mode === 'required') {
-      throw new RyeError(
-        'sandbox_unavailable',
-        `commands cannot be confined here: ${state.detail}`,
-        { hint: HINT },
-      );
+      const message = `commands cannot be confined here: ${problem}`;
+      throw new RyeError('sandbox_unavailable', message, { hint: HINT });
     }
-    options.onNotice(`tools run without a sandbox: ${state.detail}. ${HINT}`);
+    options.onNotice(`commands run without a sandbox: ${problem}. ${HINT}`);
     return undefined;
   };
 }
-
-/** The vendor reads a path with one of these as a pattern, and then leaves it out of the rules. */
-const PATTERN_CHARACTERS = /[*?[\]]/;
-
-function unusable(path: string): Opened {
-  const detail = `the sandbox would read ${path} as a pattern`;
-  return { runtime: undefined, state: { available: false, detail } };
-}
-
-/** Variables that the vendor adds to the environment of each command and that rye removes. */
-const VENDOR_VARIABLES = [
-  'JAVA_TOOL_OPTIONS',
-  'SANDBOX_RUNTIME',
-  'CLAUDE_CODE_HOST_HTTP_PROXY_PORT',
-  'CLAUDE_CODE_HOST_SOCKS_PROXY_PORT',
-];
-/** The way to its proxy, with the password: commands without network get none of it. */
-const PROXY_VARIABLES = [
-  ...['HTTP', 'HTTPS', 'ALL', 'GRPC', 'FTP', 'NO'].flatMap((name) => [
-    `${name}_PROXY`,
-    `${name.toLowerCase()}_proxy`,
-  ]),
-  'GIT_CONFIG_PARAMETERS',
-  'GIT_SSH_COMMAND',
-  'RSYNC_PROXY',
-  'DOCKER_HTTP_PROXY',
-  'DOCKER_HTTPS_PROXY',
-  ...['TYPE', 'ADDRESS', 'PORT', 'USERNAME', 'PASSWORD'].map((name) => `CLOUDSDK_PROXY_${name}`),
-];
 
 interface Confinement {
   readonly options: SandboxOptions;
   readonly network: boolean;
   readonly command: readonly string[];
   readonly signal: AbortSignal;
+  readonly programFolder: string | undefined;
 }
 
 async function confine(
-  { manager, domains }: Runtime,
-  { options, network, command, signal }: Confinement,
+  support: Support,
+  { options, network, programFolder, ...request }: Confinement,
 ): Promise<ConfinedCommand> {
-  const { projectPath, allowPaths, allowDomains } = options;
+  const { projectPath, maySetTraps = false } = options;
   const temporary = await makePrivateFolder('sandbox');
-  const reachesNetwork = network && allowDomains.length > 0 && domains === allowDomains.join();
-  const socket = manager.getLinuxHttpSocketPath();
-  const reads = readRules(options);
-  const denyRead = [
-    ...reads.deny,
-    // the proxy serves every process that reaches its socket
-    ...(reachesNetwork || socket === undefined || !existsSync(socket) ? [] : [socket]),
-  ];
-  const denyWrite = [
-    ...[join(projectPath, '.ai')].filter((path) => existsSync(path)),
-    ...trapsOf(projectPath, options.maySetTraps === true),
-  ];
-  const hold = options.maySetTraps === true ? undefined : holdNewTraps(projectPath);
-  const removed = reachesNetwork ? VENDOR_VARIABLES : [...VENDOR_VARIABLES, ...PROXY_VARIABLES];
-  const environment = `unset ${removed.join(' ')}; export TMPDIR=${quoted(temporary.path)}`;
-  const script = `${environment}; exec ${command.map(quoted).join(' ')}`;
-  const wrapped = manager.wrapWithSandboxArgv(
-    script,
-    undefined,
-    {
-      filesystem: {
-        denyRead,
-        allowRead: [...reads.allow],
-        allowWrite: [projectPath, ...allowPaths, temporary.path],
-        denyWrite,
-      },
-    },
-    signal,
+  const { readable, ...others } = boundariesOf(options, temporary.path);
+  const own = programFolder === undefined ? [] : [programFolder];
+  const boundaries = { ...others, readable: [...readable, ...own] };
+  const hold = maySetTraps ? undefined : holdNewTraps(projectPath);
+  const domains = network ? domainsOf(options) : [];
+  const { argv, end } = await start(support, {
+    boundaries,
+    domains,
     projectPath,
-    // the default id is the command itself, which would appear in the child's environment
-    { commandId: 'rye', commandText: 'rye' },
-  );
-  const { argv } = await wrapped.catch(async (error: unknown) => {
+    temporary: temporary.path,
+    ...request,
+  }).catch(async (error: unknown) => {
     await temporary.remove();
     throw error;
   });
-  const [program = '', ...args] = argv;
+  const [command = '', ...args] = argv;
   return {
-    command: program,
+    command,
     args,
+    explain: (output) => limitOf(output, domains),
     release: async () => {
-      manager.cleanupAfterCommand();
+      end();
       await temporary.remove();
       return hold?.();
     },
   };
 }
 
-/**
- * Returns the paths in a project's root that commands must not write: the sandbox protects its own list in the working
- * directory of rye only, which can be another folder. A command may use git, but not set its hooks.
- */
-function trapsOf(projectPath: string, maySetTraps: boolean): readonly string[] {
-  const git = join(projectPath, '.git');
-  const isFolder = lstatSync(git, { throwIfNoEntry: false })?.isDirectory() === true;
-  const ofGit = isFolder ? [join(git, 'hooks'), join(git, 'config')] : existsSync(git) ? [git] : [];
-  return maySetTraps ? [] : [...ofGit, ...TRAP_NAMES.map((name) => join(projectPath, name))];
+const NO_WRITE = /Read-only file system|EROFS/;
+const NO_NETWORK =
+  /Could not resolve|name resolution|EAI_AGAIN|ENETUNREACH|Network is unreachable|Name or service not known/i;
+const WHERE =
+  'in .ai/config/agent/resilience.yaml, or tools.sandbox: off, and sign it: rye sign config agent/resilience';
+
+/** Returns how a person opens the border at which a command failed, judged by its output. */
+function limitOf(output: string, domains: Domains): string | undefined {
+  if (NO_WRITE.test(output)) {
+    return `rye's sandbox lets a command write only the project without .ai and known traps, and $TMPDIR. A person can set tools.allow_paths ${WHERE}`;
+  }
+  if (domains === undefined || !NO_NETWORK.test(output)) return undefined;
+  return domains.length === 0
+    ? `rye's sandbox gives this command no network: it needs the trait network and, where tools.sandbox is required, its hosts. A person can set tools.allow_domains ${WHERE}`
+    : `rye's sandbox lets this command reach only ${domains.join(', ')}. A person can set tools.allow_domains ${WHERE}`;
 }
 
-/** One word for a POSIX shell. */
-function quoted(word: string): string {
-  return `'${word.replaceAll("'", "'\\''")}'`;
+interface Started {
+  readonly argv: readonly string[];
+  readonly end: () => void;
+}
+
+async function start(
+  { helpers, opened, state }: Support,
+  run: Parameters<typeof proxiedArgv>[1],
+): Promise<Started> {
+  const { boundaries, domains, temporary, command } = run;
+  if (opened?.runtime !== undefined) {
+    const { runtime } = opened;
+    const inner = helpers && process.getuid?.() === 0 ? withoutKernel(helpers, command) : command;
+    const argv = await proxiedArgv(runtime, { ...run, command: inner });
+    return { argv, end: () => releaseProxied(runtime) };
+  }
+  if (helpers === undefined) throw new RyeError('sandbox_unavailable', state.detail);
+  const hasNetwork = domains === undefined;
+  const argv = confinedArgv({
+    helpers,
+    boundaries,
+    hasNetwork,
+    setenv: { TMPDIR: temporary },
+    unsetenv: hasNetwork ? [] : PROXY_VARIABLES,
+    command,
+  });
+  return { argv, end: () => undefined };
+}
+
+function boundariesOf(options: SandboxOptions, temporary: string): Boundaries {
+  const { projectPath, allowPaths, maySetTraps = false } = options;
+  // a folder in a writable one needs no rule, and a command could put a link to another place there
+  const outer = allowPaths.filter(
+    (path) => ![projectPath, ...allowPaths].some((one) => one !== path && isWithin(path, one)),
+  );
+  const reads = readRules({ ...options, allowPaths: outer });
+  const traps = maySetTraps ? [] : [...ofGit(projectPath), ...presentTraps(projectPath)];
+  return {
+    hidden: reads.hidden,
+    readable: reads.allow,
+    writable: [projectPath, ...outer.filter((path) => existsSync(path)), temporary],
+    fixed: [...[join(projectPath, '.ai')].filter((path) => existsSync(path)), ...traps],
+    secret: reads.secret,
+  };
+}
+
+/** A command may use git, but neither set its hooks nor its programs. */
+function ofGit(projectPath: string): readonly string[] {
+  const git = join(projectPath, '.git');
+  const stats = lstatSync(git, { throwIfNoEntry: false });
+  if (stats?.isDirectory() !== true) return stats === undefined ? [] : [git];
+  return [join(git, 'hooks'), join(git, 'config')];
 }

@@ -33,6 +33,8 @@ export interface ScriptRun {
   /** The name for messages. */
   readonly id: string;
   readonly command: Command;
+  /** The private folder that the script was copied to. */
+  readonly folder: string;
   /** Goes to stdin as one JSON document. */
   readonly input: JsonObject;
   readonly timeoutSeconds: number;
@@ -95,6 +97,7 @@ export async function runScript(run: ScriptRun): Promise<ToolOutput> {
     timeoutMs: run.timeoutSeconds * 1000,
     signal: context.signal,
     confine: options.sandbox?.(run.network),
+    programFolder: run.folder,
     onStdout: (chunk) => {
       stdout.push(chunk);
       return !stdout.overflowed;

@@ -52,8 +52,8 @@ function limited(): readonly string[] {
     : [prlimit, `--locks=${MARK}:${MARK}`];
 }
 
-/** Returns whether the system would find the program: a marker that fails to start it could not tell why. */
-function isRunnable({ command, cwd, env }: ToolProgram): boolean {
+/** Returns whether the system would find the program: one that fails to start it for us could not tell why. */
+export function isRunnable({ command, cwd, env }: ToolProgram): boolean {
   const folders = command.includes('/')
     ? [cwd]
     : (env['PATH'] ?? '/usr/bin:/bin').split(delimiter).map((folder) => resolve(cwd, folder));

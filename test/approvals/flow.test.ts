@@ -129,6 +129,7 @@ it('a changed input, item or file voids the decision: the call is asked about ag
 
 it('a thread cannot approve itself, with an empty environment and a new session neither', async () => {
   const here = await house();
+  here.sandbox('off');
   const bin = join(await cliPackage(), 'bin/rye.js');
   const approve = (wrap: string): string =>
     `ID=$(ls .ai >/dev/null; ${process.execPath} ${bin} approvals --json | sed 's/.*"id":"\\(apr-[0-9a-f]*\\)".*/\\1/'); ${wrap} ${process.execPath} ${bin} --project ${here.project} --user-space ${here.home} approve $ID; echo "exit $?"`;

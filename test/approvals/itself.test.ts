@@ -1,10 +1,10 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { closeSandbox, sandboxState } from '../../src/tools/sandbox.ts';
 import { directive } from '../attacks/lab.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { sampleOf } from '../helpers/sample-of.ts';
+import { sandboxWorks } from '../helpers/sandbox.ts';
 import { calls, type House, house, marks, reply, toolUse } from './house.ts';
 
 const FREE = directive('free', {
@@ -28,10 +28,12 @@ interface Target {
 async function inThread(
   here: House,
   commandsFor: (target: Target) => readonly string[],
+  sandbox: 'off' | 'auto' | 'required' = 'off',
 ): Promise<{ readonly target: Target; readonly told: readonly string[] }> {
   const folder = await cliPackage();
   const program = join(folder, 'bin/rye.js');
   here.signed('directives/free.md', FREE);
+  here.sandbox(sandbox);
   let commands: readonly string[] = [];
   await here.model(({ body }) => {
     here.bodies.push(body);
@@ -165,8 +167,7 @@ describe('a thread that decides about a request itself', () => {
 
 const FAIL = '\nfunction fail(error) { console.log(error.code); process.exit(4); }';
 
-const { available } = await sandboxState();
-await closeSandbox();
+const available = await sandboxWorks();
 
 describe('a process that left its thread', () => {
   /** No ancestor, no environment, and the user's key. */
@@ -181,14 +182,14 @@ describe('a process that left its thread', () => {
     await expectUndecided(here, target);
   });
 
-  it.runIf(available)(
-    'finds no key and no way into the state in the sandbox',
-    async () => {
+  it.runIf(available).each(['auto', 'required'] as const)(
+    'finds no key and no way into the state in the sandbox (%s)',
+    async (mode) => {
       const here = await house();
-      here.write('~/.ai/config/agent/resilience.yaml', 'tools: {sandbox: required}\n');
-      const { target, told } = await inThread(here, (one) => [
+      const commands = (one: Target): readonly string[] => [
         `${orphan(one)}; echo x > ${one.database}; cat ${here.home}/.ai/config/keys/signing/*`,
-      ]);
+      ];
+      const { target, told } = await inThread(here, commands, mode);
       expect(told.join()).not.toMatch(/ approved|PRIVATE KEY/);
       expect(told.join()).toContain('Read-only');
       await expectUndecided(here, target);

@@ -51,6 +51,7 @@ it('approve returns once another process has taken the thread', async () => {
 it('a thread cannot move trust: neither keys, nor accepted files, nor signatures, nor its plan', async () => {
   const bin = join(await cliPackage(), 'bin/rye.js');
   const here = await family({ free: [] });
+  here.sandbox('off');
   here.write('../ada.pem', here.stranger.pem);
   const { thread_id: thread } = await here.json(['run', 'free']);
   const commands = [

@@ -62,6 +62,8 @@ it.each(['the environment', 'a file of the home'])(
     const lab = await openLab();
     onTestFinished(async () => await lab.remove());
     lab.signed('directives/free.md', FREE);
+    // in the sandbox there is no key to print
+    lab.sandbox('off');
     const keys = join(lab.home, '.ai/config/keys');
     const own = join(keys, 'signing/private_key.pem');
     const pems = [generateKeyPair(), generateKeyPair(), generateKeyPair()].map(

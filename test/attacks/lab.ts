@@ -35,6 +35,8 @@ export interface Lab {
   sign(type: SignableType, pattern: string): Promise<void>;
   /** The user's own key. */
   key(): SigningKey;
+  /** Sets the sandbox of commands in the user's own configuration: attacks on the rest turn it off. */
+  sandbox(mode: 'off' | 'auto' | 'required'): void;
   /** A loopback model that follows the script; rye talks to it from then on. */
   model(script: WireScript): Promise<WireServer>;
   run(
@@ -98,6 +100,9 @@ export async function openLab(): Promise<Lab> {
         readFileSync(join(home, '.ai/config/keys/signing/private_key.pem'), 'utf8'),
         'own key',
       ),
+    sandbox(mode) {
+      lab.write('~/.ai/config/agent/resilience.yaml', `tools: {sandbox: ${mode}}\n`);
+    },
     async model(script) {
       const server = await startWireServer(script);
       servers.push(server);

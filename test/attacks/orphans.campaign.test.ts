@@ -43,6 +43,7 @@ const WAYS = {
 // Requirement: approvals-not-from-threads, orphans-do-not-decide
 it('an orphan of a tool decides, signs, trusts and schedules nothing', async () => {
   const here = await house(calls(marks('mark')));
+  here.sandbox('off');
   here.signed('directives/free.md', FREE);
   here.write('directives/written.md', directive('written', {}));
   const other = await here.person('other');

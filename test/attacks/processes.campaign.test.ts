@@ -1,13 +1,25 @@
-import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import {
+  chownSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
-import { describe, expect, it } from 'vitest';
-import { closeSandbox, sandboxState } from '../../src/tools/sandbox.ts';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { confinedArgv, findHelpers } from '../../src/tools/bubblewrap.ts';
+import { closeSandbox } from '../../src/tools/proxied-sandbox.ts';
+import { sandboxWorks } from '../helpers/sandbox.ts';
 import { text, toolUse, type WireTurn } from '../helpers/wire-server.ts';
 import { attacks, codeOf, directive, harmless, type Lab, openLab, shellTool } from './lab.ts';
 
+const SETPRIV = '/usr/bin/setpriv';
 const DONE: WireTurn = { steps: [text('done')] };
 const BASH =
   '<execute><tool>rye/bash</tool></execute><acknowledge risk="elevated">needed</acknowledge>';
@@ -160,6 +172,7 @@ describe('what children see', () => {
       name: 'starts processes that outlive the call: none does',
       expected: false,
       run: async (lab) => {
+        lab.sandbox('off');
         await bash(lab, '(sleep 300; echo late) & (setsid sh -c "exit" ) & echo $! > pid; exit 0');
         const pid = Number(readFileSync(join(lab.project, 'pid'), 'utf8'));
         try {
@@ -200,8 +213,7 @@ describe('what children see', () => {
   ]);
 });
 
-const { available: here } = await sandboxState();
-await closeSandbox();
+const here = await sandboxWorks();
 
 describe('the sandbox', () => {
   it.runIf(!here)('refuses to run where it is required and this machine has none', async () => {
@@ -241,9 +253,7 @@ describe('the sandbox', () => {
         const script = `exec 3<>/dev/tcp/127.0.0.1/${port}; echo "GET / HTTP/1.0" >&3; cat <&3`;
         expect(await bash(lab, script)).not.toContain('reached');
         server.close();
-        expect(await bash(lab, 'tr "\\0" "\\n" < /proc/$PPID/environ')).not.toContain(
-          process.cwd(),
-        );
+        expect(await bash(lab, 'tr "\\0" "\\n" < /proc/$PPID/environ')).not.toContain('VITEST');
       } finally {
         await lab.remove();
         await closeSandbox();
@@ -327,8 +337,10 @@ describe('the sandbox', () => {
           `echo x > a.txt; git add a.txt; git status --short; ${tries.join('; ')}; true`,
         );
         expect(answer).toContain('A  a.txt');
-        expect(answer).not.toMatch(/^SET/m);
-        expect(answer).toMatch(/denied|Read-only|exists/);
+        expect(answer).toMatch(/^SET \.envrc$/m);
+        expect(answer).not.toMatch(/^SET \.git/m);
+        expect(answer).toContain('Read-only');
+        expect(answer).toMatch(/rye moved "\.bzr", .*"opencode\.json" to \.ai\/state\/held/);
         expect(readdirSync(lab.project).toSorted()).toEqual(['.ai', '.git', 'a.txt']);
         const unknown =
           '.an-agent-of-next-year x.code-workspace .github .cache .github/hooks .github/workflows'.split(
@@ -419,6 +431,10 @@ describe('the sandbox', () => {
           `for _ in 1 2 3 4 5 6 7 8 9; do (exec 3<>/dev/tcp/127.0.0.1/3128) 2>/dev/null && break; sleep 0.1; done; exec 3<>/dev/tcp/127.0.0.1/3128; auth=$(printf %s "\${HTTP_PROXY#http://}" | sed "s/@.*//" | base64 -w0); printf "GET http://${host}/ HTTP/1.1\\r\\nHost: ${host}\\r\\nProxy-Authorization: Basic %s\\r\\nConnection: close\\r\\n\\r\\n" "$auth" >&3; head -1 <&3`;
         expect(await bash(lab, ask('forbidden.example'))).toContain('403');
         expect(await bash(lab, ask('allowed.example'))).not.toContain('403');
+        const setting = '/proc/sys/vm/swappiness';
+        expect(await bash(lab, `cat ${setting} > v; cat v > ${setting} && echo SET`)).not.toMatch(
+          /^SET/m,
+        );
         const quiet = 'description: A tool.\ntraits: {risk: safe, network: false}';
         lab.signed('tools/t.sh', shellTool(ask('allowed.example'), quiet));
         const { result } = await lab.rye().threads.executeTool({ toolId: 't' });
@@ -431,20 +447,61 @@ describe('the sandbox', () => {
     60_000,
   );
 
-  it('refuses to confine a project whose path it would read as a pattern', async () => {
-    const lab = await sandboxed('required');
+  it.runIf(here && process.getuid?.() === 0 && existsSync(SETPRIV))(
+    'confines the commands of an ordinary user as those of root',
+    () => {
+      const folder = mkdtempSync('/tmp/rye-user-');
+      onTestFinished(() => rmSync(folder, { recursive: true }));
+      mkdirSync(join(folder, 'fixed'));
+      for (const path of [folder, join(folder, 'fixed')]) chownSync(path, 65534, 65534);
+      const helpers = findHelpers({
+        searchPath: process.env['PATH'] ?? '',
+        untrusted: [],
+        programPath: process.cwd(),
+      });
+      if (typeof helpers === 'string') throw new Error(helpers);
+      const argv = confinedArgv({
+        helpers,
+        boundaries: {
+          hidden: ['/home'],
+          readable: [],
+          writable: [folder],
+          fixed: [join(folder, 'fixed')],
+          secret: ['/etc/hostname'],
+        },
+        hasNetwork: false,
+        setenv: {},
+        unsetenv: [],
+        command: ['/bin/sh', '-c', 'id -u; echo made > made; echo x > fixed/x; cat /etc/hostname'],
+      });
+      const { stdout, stderr } = spawnSync(
+        SETPRIV,
+        ['--reuid=65534', '--regid=65534', '--clear-groups', ...argv],
+        { cwd: folder, encoding: 'utf8' },
+      );
+      expect([stdout, readdirSync(join(folder, 'fixed'))], stderr).toEqual(['65534\n', []]);
+      expect(readFileSync(join(folder, 'made'), 'utf8')).toBe('made\n');
+    },
+  );
+
+  it.runIf(here).each([
+    ['', 'echo x > .ai/evil.md', 'Read-only'],
+    [', allow_domains: [allowed.example]', 'echo x > .ai/evil.md', 'sandbox_unavailable'],
+  ])('reads no path of a project as a pattern%s', async (tools, command, answer) => {
+    const lab = await sandboxed('required', tools);
     try {
       const projectPath = join(lab.home, 'evil[1]');
       mkdirSync(join(projectPath, '.ai'), { recursive: true });
       const { result } = await lab.rye({ projectPath }).threads.executeTool({
         toolId: 'rye/bash',
-        params: { command: 'echo x > .ai/evil.md' },
+        params: { command },
         acknowledge: ['elevated'],
       });
-      expect(result).toContain('sandbox_unavailable');
+      expect(result).toContain(answer);
       expect(readdirSync(join(projectPath, '.ai'))).not.toContain('evil.md');
     } finally {
       await lab.remove();
+      await closeSandbox();
     }
   });
 
@@ -471,20 +528,19 @@ describe('the sandbox', () => {
     // Requirement: required-sandbox-refuses
     'refuses an unavailable sandbox if it is required, and reports it otherwise',
     async () => {
-      const { PATH } = process.env;
       const lab = await sandboxed('auto');
       try {
         // without its helper programs there is no sandbox on any Linux
-        process.env['PATH'] = lab.home;
-        expect((await sandboxState()).available).toBe(false);
+        lab.env['PATH'] = lab.home;
         expect(await bash(lab, 'echo hi')).toContain('hi');
-        expect(lab.notices.join()).toContain('tools run without a sandbox');
+        expect(lab.notices.join()).toContain(
+          'commands run without a sandbox: bubblewrap (bwrap) is not installed. On Linux install bubblewrap',
+        );
         lab.write('~/.ai/config/agent/resilience.yaml', 'tools: {sandbox: required}\n');
         expect(await bash(lab, 'echo hi')).toContain('sandbox_unavailable');
         const lines = await lab.rye().doctor();
         expect(lines.find(({ check }) => check === 'sandbox')).toMatchObject({ status: 'fail' });
       } finally {
-        process.env['PATH'] = PATH;
         await lab.remove();
         await closeSandbox();
       }

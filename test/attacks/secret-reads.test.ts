@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, it } from 'vitest';
 import type { JsonObject } from '../../src/core/json.ts';
 import { createBuiltinTools } from '../../src/tools/builtin/builtin-tools.ts';
 import { deniesRead } from '../../src/tools/deny-read.ts';
@@ -238,9 +238,6 @@ it('a skill is not read and run with files that it covers', async () => {
 });
 
 it('a confined command does not read it', async () => {
-  // the sandbox has its own /dev, where the folders of tests are
-  vi.stubEnv('TMPDIR', '/tmp');
-  onTestFinished(() => void vi.unstubAllEnvs());
   await inLab(async (lab) => {
     plant(lab);
     lab.signed('config/agent/resilience.yaml', JSON.stringify({ tools: { sandbox: 'required' } }));

@@ -20,7 +20,7 @@ import { childEnvironment } from '../../tools/process.ts';
 import { environmentSecrets, withoutSecretsIn } from '../../tools/secrets.ts';
 import type { Tool } from '../../tools/tool.ts';
 import { faultError } from '../../trust/policy.ts';
-import { type SessionTools, threadSandbox } from '../session-tools.ts';
+import { type SessionTools, strictSandbox } from '../session-tools.ts';
 import { readThreadConfig } from '../settings.ts';
 import type { Workspace } from '../workspace.ts';
 import { McpChanges } from './changes.ts';
@@ -90,7 +90,7 @@ async function connectIn(
     projectPath,
     // a rye that a server starts belongs to the thread that this process belongs to
     env: childEnvironment(env, { projectPath, threadId: env['RYE_PARENT_THREAD_ID'] ?? '' }),
-    confine: threadSandbox(workspace, settings, { workPath })?.(true),
+    confine: strictSandbox(workspace, settings, { workPath })?.(true),
     version: __RYE_VERSION__,
   });
 }

@@ -118,6 +118,7 @@ async function execute(
         projectPath: context.projectPath,
         env: options.env,
       }),
+      folder: folder.path,
       input: resolved.input,
       timeoutSeconds,
       network: source.traits.network ?? CAUTIOUS_TRAITS.network,

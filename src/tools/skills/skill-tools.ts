@@ -270,6 +270,7 @@ async function runSkillScript(
     return await runScript({
       id: name,
       command: { ...command, args: [...command.args, ...args] },
+      folder: copy.path,
       input: params,
       timeoutSeconds: CAUTIOUS_TRAITS.timeout_seconds,
       network: CAUTIOUS_TRAITS.network,
