@@ -22,6 +22,7 @@ const CALLS = 60;
 const ROUNDS = 15;
 const TARGET = 3;
 const OFF = 'resilience.tools.sandbox=off';
+const ON = 'resilience.tools.sandbox=auto';
 const CALL = {
   toolId: 'rye/bash',
   params: { command: 'exec true' },
@@ -63,7 +64,7 @@ export async function run() {
     const options = { cwd: project, env };
     const measure = (args) => () => measureProcess([RYE, ...args, 'run', 'call', '-q'], options);
     const runs = await interleave(
-      { 'without the sandbox': measure(['-c', OFF]), 'with it': measure([]) },
+      { 'without the sandbox': measure(['-c', OFF]), 'with it': measure(['-c', ON]) },
       ROUNDS,
     );
     row('rye run with one call of rye/bash', 'wall', 'over without, wall', 'over without, CPU');

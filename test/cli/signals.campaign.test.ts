@@ -65,6 +65,8 @@ type SignalLab = Lab & { readonly server: () => WireServer };
 async function labWith({ script }: Pick<Phase, 'script'>): Promise<SignalLab> {
   const lab = await openLab();
   labs.push(lab);
+  // the process ids of a sandbox are its own
+  lab.sandbox('off');
   const server = await lab.model(script);
   lab.signed(
     'directives/work.md',

@@ -78,6 +78,10 @@ export async function fleetLab(
   env: Record<string, string> = {},
 ): Promise<FleetLab> {
   const here = await workspace();
+  // the tools of these tests write outside of their project, which a worker makes
+  const configuration = path.join(here.home, '.ai', 'config', 'agent');
+  mkdirSync(configuration, { recursive: true });
+  writeFileSync(path.join(configuration, 'resilience.yaml'), 'tools: {sandbox: off}\n');
   count += 1;
   const url = await server.url(`fleet${process.pid}_${count}`);
   const made = await here.rye(['fleet', 'init', '--database', url]);
