@@ -1,13 +1,14 @@
 import {
   type ErrorCode,
   type ErrorInfo,
+  EXIT,
   type ExitCode,
   exitCodeOf,
   RyeError,
   toRyeError,
 } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
-import type { Io, Sink } from './io.ts';
+import { type Io, isSet, type Sink } from './io.ts';
 import { wrapText } from './terminal-text.ts';
 import { joined, jsonText, type Shown, shown, visible } from './visible.ts';
 import { withWarnings } from './warnings.ts';
@@ -75,7 +76,7 @@ export function reportFailure(
   io: Io,
   { mode, verbose }: FailureOptions,
 ): ExitCode {
-  const error = withBugHint(toRyeError(thrown));
+  const error = inSandbox(withBugHint(toRyeError(thrown)), io.env);
   if (mode === 'text') {
     io.stderr.write(failureText(error, io.stderr));
   } else {
@@ -97,6 +98,19 @@ function withBugHint(error: RyeError): RyeError {
     cause: error.cause ?? error,
   });
 }
+
+/** Explains why a rye that a confined command starts finds neither keys nor a place to write. */
+function inSandbox(error: RyeError, env: Io['env']): RyeError {
+  const isUnable = exitCodeOf(error.code) === EXIT.integrity || MISSING.includes(error.code);
+  if (!isSet(env['RYE_SANDBOX']) || !isUnable) return error;
+  return new RyeError(error.code, error.message, {
+    hint: 'A tool started this rye in the sandbox, which has no keys and cannot write .ai. A model starts a child thread with rye_execute. To run rye in commands, set tools.sandbox: off in .ai/config/agent/resilience.yaml and sign it.',
+    details: error.details,
+    cause: error.cause,
+  });
+}
+
+const MISSING: readonly ErrorCode[] = ['key_missing', 'state_unwritable', 'storage_failed'];
 
 function stackOf(thrown: unknown): string {
   if (!(thrown instanceof Error)) return String(thrown);

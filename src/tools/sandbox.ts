@@ -220,7 +220,7 @@ async function start(
     helpers,
     boundaries,
     hasNetwork,
-    setenv: { TMPDIR: temporary },
+    setenv: { TMPDIR: temporary, RYE_SANDBOX: '1' },
     unsetenv: hasNetwork ? [] : PROXY_VARIABLES,
     command,
   });

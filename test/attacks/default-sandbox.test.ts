@@ -13,7 +13,7 @@ import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { runCli } from '../helpers/run-cli.ts';
+import { cliPackage, runCli } from '../helpers/run-cli.ts';
 import { sandboxWorks } from '../helpers/sandbox.ts';
 import { harmless, inLab, type Lab, shellTool } from './lab.ts';
 
@@ -258,6 +258,15 @@ describe.runIf(await sandboxWorks())('without any setting, a command', () => {
       );
       for (const part of ['hi\nthere', 'Ada', SECRET, 'exit 0']) expect(shown).toContain(part);
       expect(readFileSync(join(lab.project, 'made.txt'), 'utf8')).toBe('hi\n');
+    });
+  });
+
+  it('that starts rye is told why it cannot run a thread', async () => {
+    await inLab(async (lab) => {
+      const program = join(await cliPackage(), 'bin', 'rye.js');
+      const inside = await bash(lab, `${process.execPath} ${program} run hello`);
+      expect(inside).toContain('A tool started this rye in the sandbox');
+      expect(inside).toContain('rye_execute');
     });
   });
 

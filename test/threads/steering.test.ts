@@ -388,6 +388,26 @@ describe('a run that does not complete', () => {
       'spawn.log',
     );
   });
+
+  it('holds a message for a thread that has ended; on_finished: resume starts it again, also after an error', async () => {
+    for (const [setting, turn, resumes] of [
+      ['hold', reply('Done.'), false],
+      ['resume', reply('Done.'), true],
+      ['resume', { status: 400, error: { type: 'invalid_request_error', message: 'no' } }, true],
+    ] as const) {
+      const here = await desk([turn], {
+        coordination: `deliveries: { on_finished: ${setting} }\n`,
+      });
+      const { status } = await here.run();
+      const { outlook } = await here.rye.deliveries.send(THREAD, 'One more thing.');
+      expect([status, outlook.includes('rye resumes')]).toEqual([
+        'error' in turn ? 'error' : 'completed',
+        resumes,
+      ]);
+      const files = readdirSync(path.join(here.project, '.ai/state/threads', THREAD));
+      expect(files.includes('spawn.log'), `${setting} ${status}`).toBe(resumes);
+    }
+  });
 });
 
 describe('what is delivered', () => {
