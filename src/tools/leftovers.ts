@@ -57,8 +57,22 @@ function signal(processes: readonly Leftover[], name: 'SIGTERM' | 'SIGKILL'): vo
   }
 }
 
-function leftovers({ call, after }: Search): readonly Leftover[] {
+/**
+ * A process that starts another one and ends is missed by a look that lists the processes before and reads them after that:
+ * where processes were started during a look that found none, another look follows.
+ */
+function leftovers(search: Search): readonly Leftover[] {
   if (process.platform !== 'linux') return [];
+  for (let look = 1; ; look += 1) {
+    const before = latestProcess();
+    const found = lookFor(search);
+    if (found.length > 0 || look === LOOKS || latestProcess() === before) return found;
+  }
+}
+
+const LOOKS = 4;
+
+function lookFor({ call, after }: Search): readonly Leftover[] {
   const mark = `${CALL_VARIABLE}=${call}`;
   // ids rise until they wrap around, so that as a rule there is nothing to read
   const isOver = latestProcess() < after;

@@ -129,7 +129,17 @@ test('the job has no key to find, and the key of the run signs nothing but its r
       toolUse('rye_execute', { item_type: 'directive', item_id: 'helper' }, 'child'),
     );
   });
-  const run = await rye(['run', 'free', '--unsigned-record', '--json', '--thread-id', 'n-1']);
+  // the sandbox would hide it all
+  const off = ['-c', 'resilience.tools.sandbox=off'];
+  const run = await rye([
+    'run',
+    'free',
+    '--unsigned-record',
+    '--json',
+    '--thread-id',
+    'n-1',
+    ...off,
+  ]);
   expect(run.code, run.stdout + run.stderr).toBe(0);
   expect(bodies.join('\n')).not.toContain('PRIVATE KEY');
   expect(bodies.join('\n')).toContain('RYE_THREAD_ID=n-1');
