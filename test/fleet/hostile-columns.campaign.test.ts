@@ -53,7 +53,7 @@ const DECIDED: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     refused: 'updated_at bytes sha256 knowledge_sha256',
     none: 'thread_id status epoch events',
   },
-  log_heads: { none: 'thread_id epoch holder lease bytes lines link archived' },
+  log_heads: { none: 'thread_id epoch holder lease bytes lines link archived worker' },
   log_pieces: { refused: 'data', shown: 'lines', none: 'thread_id start' },
   log_quarantine: { refused: 'part', none: 'thread_id file data' },
   log_texts: { none: 'thread_id name data' },
