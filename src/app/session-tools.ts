@@ -246,6 +246,7 @@ export function threadSandbox(
     denies: readDenier(workspace, settings),
     programPath: workspace.systemPath,
     projectPath: workPath === undefined ? projectPath : join(projectPath, workPath),
+    keptIn: projectPath,
     userSpacePath,
     maySetTraps: liftsGuard(capabilities)('traps'),
     onNotice: (notice) => {

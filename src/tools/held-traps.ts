@@ -5,9 +5,10 @@ import { guardOf, newNameGuard } from './guarded-paths.ts';
 
 /**
  * Remembers the names in the root of a project before a command runs. The returned function moves new ones that could be traps
- * to `.ai/state/held`, where nothing obeys them, and returns a sentence about them; undefined if there are none.
+ * to `.ai/state/held` of `keptIn`, where nothing obeys them, and returns a sentence about them; undefined if there are none.
+ * `keptIn` is the project itself, or that of a worktree, which is removed later.
  */
-export function holdNewTraps(projectPath: string): () => string | undefined {
+export function holdNewTraps(projectPath: string, keptIn: string): () => string | undefined {
   const before = new Map(judgedNames(projectPath).map((name) => [name, idOf(projectPath, name)]));
   return () => {
     const traps = judgedNames(projectPath).filter(
@@ -16,9 +17,9 @@ export function holdNewTraps(projectPath: string): () => string | undefined {
     );
     if (traps.length === 0) return undefined;
     const folder = join('.ai', 'state', 'held', randomBytes(4).toString('hex'));
-    mkdirSync(join(projectPath, folder), { recursive: true, mode: 0o700 });
+    mkdirSync(join(keptIn, folder), { recursive: true, mode: 0o700 });
     for (const name of traps) {
-      renameSync(join(projectPath, name), join(projectPath, folder, name.replace('/', '_')));
+      renameSync(join(projectPath, name), join(keptIn, folder, name.replace('/', '_')));
     }
     return `rye moved ${traps.map((name) => JSON.stringify(name)).join(', ')} to ${folder}: programs that a person starts may obey such a name in the root of a project. The directive needs the grant rye/file-system/guarded/traps to make it.`;
   };

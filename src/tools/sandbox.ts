@@ -37,7 +37,10 @@ export interface SandboxSettings {
 }
 
 export interface SandboxOptions extends SandboxSettings {
+  /** The folder that commands work in: the project or a worktree of it. */
   readonly projectPath: string;
+  /** The project, whose state keeps what is taken from commands. */
+  readonly keptIn: string;
   /** Folder that contains the user's `.ai`; {@link readRules} decides which parts of it and of other homes are readable. */
   readonly userSpacePath: string;
   /** Further folders that may be written. */
@@ -156,7 +159,7 @@ async function confine(
   const { readable, ...others } = boundariesOf(options, temporary.path);
   const own = programFolder === undefined ? [] : [programFolder];
   const boundaries = { ...others, readable: [...readable, ...own] };
-  const hold = maySetTraps ? undefined : holdNewTraps(projectPath);
+  const hold = maySetTraps ? undefined : holdNewTraps(projectPath, options.keptIn);
   const domains = network ? domainsOf(options) : [];
   const { argv, end } = await start(support, {
     boundaries,

@@ -62,7 +62,7 @@ it(
     expect(found).toContainEqual(expect.stringMatching(/^ {2}.*\/protocol\/execute\.md$/));
     for (const line of found.slice(1, 5)) expect(line).toMatch(/^ {2}\S/);
 
-    const doctor = await linesOf(terminal, 'doctor');
+    const doctor = await linesOf(terminal, 'doctor -c resilience.tools.sandbox=off');
     expect(doctor).toContainEqual(expect.stringMatching(/^ {5}hint: \S/));
     expect(doctor.join(' ')).toMatch(/private data, untrusted +input and network access/);
     for (const line of doctor) expect(line).toMatch(/^(?:ok|warn|fail) |^ {5}\S|^$/);

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { WorktreeChanges } from '../../src/core/isolation.ts';
@@ -88,8 +88,22 @@ describe('a child in its own worktree', () => {
     expect(desk.has('new')).toBe(false);
   });
 
+  it('keeps a trap that its command makes in the state of the project, and merges the rest', async () => {
+    const desk = await repository();
+    const id = await desk.run(
+      [isolated('child', 'merge')],
+      [bash('mkdir .husky; echo evil > .husky/pre-commit; echo b > b.txt')],
+      [text('Child done.')],
+    );
+    expect(await changesIn(desk, id)).toMatchObject([{ status: 'merged' }]);
+    expect(desk.get('b.txt')).toBe('b\n');
+    const [held = ''] = readdirSync(join(desk.lab.project, '.ai/state/held'));
+    expect(desk.get(`.ai/state/held/${held}/.husky/pre-commit`)).toBe('evil\n');
+  });
+
   it('merges nothing if one file conflicts, and keeps the patch', async () => {
     const desk = await repository();
+    desk.lab.sandbox('off');
     desk.put('a.txt', 'mine\ntwo\nthree\nfour\nfive\n');
     const id = await desk.run(
       [isolated('child', 'merge')],

@@ -128,7 +128,8 @@ test('the continuation of a root is a root with the same depth, inputs and overr
 
 test('a handoff from a log that was changed fails: no successor, no chain', async () => {
   const here = await lab({ coordination: HANDS_OFF });
-  // a tool that writes into the log of the thread that it works for
+  // a tool that writes into the log of the thread that it works for; the sandbox would keep it out
+  here.write('../home/.ai/config/agent/resilience.yaml', 'tools: {sandbox: off}\n');
   here.write(
     '.ai/tools/team/gate.mjs',
     `import { appendFileSync } from 'node:fs';

@@ -317,12 +317,19 @@ const AUTHOR = {
   GIT_COMMITTER_EMAIL: 'rye@localhost',
 } as const;
 
+const STATE = '.ai/state';
+
 async function addAll(options: GitOptions): Promise<void> {
   // git would refuse another repository without commits, and keep only the commit of one with some
   const others = pathsOf(await git(['ls-files', '-z', '--others', '--exclude-standard'], options));
   const repositories = others.filter((path) => path.endsWith('/'));
   const excluded = repositories.map((path) => `:(exclude,literal)${path.slice(0, -1)}`);
-  await git(['add', '--all', '--', '.', ':(exclude).ai/state', ...excluded], options);
+  // git refuses to be told of a folder that is ignored anyway
+  const state = ['ls-files', '-z', '--cached', '--others', '--exclude-standard', '--', STATE];
+  if (existsSync(join(options.cwd, STATE)) && (await git(state, options)).length > 0) {
+    excluded.push(`:(exclude)${STATE}`);
+  }
+  await git(['add', '--all', '--', '.', ...excluded], options);
 }
 
 function pathsOf(listed: Buffer): readonly string[] {
