@@ -1,11 +1,11 @@
 import path from 'node:path';
 import { EXIT, type ExitCode } from '../core/errors.ts';
 import { type JsonObject, toText } from '../core/json.ts';
+import { createColors } from './colors.ts';
 import type { Context } from './command.ts';
 import { type Io, isSet, type Sink } from './io.ts';
 import {
   type Colors,
-  createColors,
   displayWidth,
   graphemesOf,
   squeeze,

@@ -1,6 +1,6 @@
 import { stripVTControlCharacters } from 'node:util';
 import { eastAsianWidth } from 'get-east-asian-width';
-import picocolors from 'picocolors';
+import type picocolors from 'picocolors';
 import type { Kept } from './visible.ts';
 
 /** Colors a text, and keeps its characters. */
@@ -8,12 +8,6 @@ export type Paint = <const T extends string | number>(text: T) => Kept<T>;
 type Names = Exclude<keyof ReturnType<typeof picocolors.createColors>, 'isColorSupported'>;
 
 export type Colors = { readonly [N in Names]: Paint } & { readonly isColorSupported: boolean };
-
-/** Returns the colors, or functions that change nothing. */
-export function createColors(isOn: boolean): Colors {
-  // the library's types do not know that it keeps the characters
-  return picocolors.createColors(isOn) as Colors;
-}
 
 export const ESCAPE = '\u001b';
 

@@ -2,7 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { frameOf } from '../../src/browser/frame.ts';
 import { paint } from '../../src/browser/paint.ts';
 import { atLeaf, openState } from '../../src/browser/state.ts';
-import { createColors, displayWidth } from '../../src/cli/terminal-text.ts';
+import { createColors } from '../../src/cli/colors.ts';
+import { displayWidth } from '../../src/cli/terminal-text.ts';
 import type { EventDraft } from '../../src/core/events.ts';
 import { userMessage } from '../log/support.ts';
 import {

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
+import { createColors } from '../../src/cli/colors.ts';
 import { formatTable, printLine, printLines } from '../../src/cli/output.ts';
-import { createColors } from '../../src/cli/terminal-text.ts';
 import { jsonText, oddCharacters, oneLine, shown, visible } from '../../src/cli/visible.ts';
 import { createFakeIo } from '../helpers/fake-io.ts';
 

@@ -59,8 +59,10 @@ async function arrived({ lab }: UndoDesk): Promise<void> {
   await vi.waitUntil(() => existsSync(join(lab.project, 'arrived')), { timeout: 60_000 });
 }
 
+// without the sandbox: commands tell that they have begun by a file outside of their worktree
 it('leaves the worktree of a thread alone that started after the threads were listed', async () => {
   const desk = await repository();
+  desk.lab.sandbox('off');
   const old = await desk.run([text('Old.')]);
   let running: Promise<ThreadResult> | undefined;
   await collectWhile(desk, old, async () => {
@@ -76,6 +78,7 @@ it('leaves the worktree of a thread alone that started after the threads were li
 
 it('leaves the worktree of a thread alone that is resumed while it is collected', async () => {
   const desk = await repository();
+  desk.lab.sandbox('off');
   const old = await desk.run([text('Old.')]);
   desk.turns.push([edit('a.txt', 'one', 'ONE')]);
   const limits = { turns: 1 };
@@ -98,6 +101,7 @@ it('leaves the worktree of a thread alone that is resumed while it is collected'
 it('keeps a worktree that has the only copy of the changes, and removes it without changes', async () => {
   const desk = await repository();
   const { lab } = desk;
+  lab.sandbox('off');
   const at = (name: string): string => join(lab.project, name);
   for (const changes of [[gate(desk)], [waiting(desk)]]) {
     for (const name of ['arrived', 'open']) desk.drop(name);

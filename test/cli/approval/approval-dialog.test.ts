@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import type { DecideRequest, ListedApproval } from '../../../src/app/api/approvals.ts';
 import { createApprovalDialog } from '../../../src/cli/approval/approval-dialog.ts';
+import { createColors } from '../../../src/cli/colors.ts';
 import type { KeyHandlers } from '../../../src/cli/keyboard.ts';
 import type { Footer } from '../../../src/cli/render/live-view.ts';
-import { createColors } from '../../../src/cli/terminal-text.ts';
 import { RyeError } from '../../../src/core/errors.ts';
 import { removeFolder } from '../../helpers/remove-folder.ts';
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { meterLines } from '../../../src/cli/chat/chat-lines.ts';
-import { createColors } from '../../../src/cli/terminal-text.ts';
+import { createColors } from '../../../src/cli/colors.ts';
 import { COMPLETED } from '../events.ts';
 
 const STYLE = { colors: createColors(false), columns: 200 };

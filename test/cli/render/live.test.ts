@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest';
+import { createColors } from '../../../src/cli/colors.ts';
 import { createLiveRenderer } from '../../../src/cli/render/live.ts';
 import { createLiveView, type LiveViewOptions } from '../../../src/cli/render/live-view.ts';
 import { progressLine } from '../../../src/cli/render/progress-line.ts';
 import { createTextRenderer } from '../../../src/cli/render/text.ts';
-import { createColors, ESCAPE } from '../../../src/cli/terminal-text.ts';
+import { ESCAPE } from '../../../src/cli/terminal-text.ts';
 import type { LogEvent, UnknownEvent } from '../../../src/core/events.ts';
 import type { JsonObject } from '../../../src/core/json.ts';
 import type { ToolOutcome } from '../../../src/core/message.ts';

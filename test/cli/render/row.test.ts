@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
+import { createColors } from '../../../src/cli/colors.ts';
 import { layRow } from '../../../src/cli/render/row.ts';
-import { createColors, displayWidth } from '../../../src/cli/terminal-text.ts';
+import { displayWidth } from '../../../src/cli/terminal-text.ts';
 
 const same = (text: string): string => text;
 

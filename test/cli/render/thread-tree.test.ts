@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { createColors } from '../../../src/cli/colors.ts';
 import { drawThreadTree } from '../../../src/cli/render/thread-tree.ts';
 import { treeProgress } from '../../../src/cli/render/tree-progress.ts';
-import { createColors } from '../../../src/cli/terminal-text.ts';
 import { NO_COST } from '../../../src/core/usage.ts';
 import { NOON, node, record } from '../thread-nodes.ts';
 
