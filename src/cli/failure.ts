@@ -101,7 +101,7 @@ function withBugHint(error: RyeError): RyeError {
 
 /** Explains why a rye that a confined command starts finds neither keys nor a place to write. */
 function inSandbox(error: RyeError, env: Io['env']): RyeError {
-  const isUnable = exitCodeOf(error.code) === EXIT.integrity || MISSING.includes(error.code);
+  const isUnable = exitCodeOf(error.code) === EXIT.integrity || MISSING.has(error.code);
   if (!isSet(env['RYE_SANDBOX']) || !isUnable) return error;
   return new RyeError(error.code, error.message, {
     hint: 'A tool started this rye in the sandbox, which has no keys and cannot write .ai. A model starts a child thread with rye_execute. To run rye in commands, set tools.sandbox: off in .ai/config/agent/resilience.yaml and sign it.',
@@ -110,7 +110,11 @@ function inSandbox(error: RyeError, env: Io['env']): RyeError {
   });
 }
 
-const MISSING: readonly ErrorCode[] = ['key_missing', 'state_unwritable', 'storage_failed'];
+const MISSING: ReadonlySet<ErrorCode> = new Set([
+  'key_missing',
+  'state_unwritable',
+  'storage_failed',
+]);
 
 function stackOf(thrown: unknown): string {
   if (!(thrown instanceof Error)) return String(thrown);

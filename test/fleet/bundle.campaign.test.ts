@@ -402,7 +402,8 @@ describe('the files of a bundle', () => {
     mkdirSync(at('state/threads/t'), { recursive: true });
     mkdirSync(at('knowledge/agent/threads'), { recursive: true });
     writeFileSync(at('knowledge/agent/threads/t.md'), 'export');
-    // what a killed process left
+    // what killed processes left
+    writeFileSync(at('directives/.rye-0011223344556677.tmp'), 'on');
     mkdirSync(path.join(folder, '.ai-0011223344556677.tmp/directives'), { recursive: true });
     materialize(FILES, folder);
     expect(readFileSync(at('directives/a.md'), 'utf8')).toBe('one');

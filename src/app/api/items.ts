@@ -154,6 +154,7 @@ export interface KeysService {
 }
 export type { Problem, SignOutcome, VerifyOutcome } from '../../items/signing-fs.ts';
 export type {
+  InitOptions as KeyInitOptions,
   KeyInfo as KeySummary,
   KeyRotation,
   OfferedKey,

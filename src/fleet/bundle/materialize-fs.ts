@@ -3,7 +3,7 @@ import { chmodSync, lstatSync, readdirSync, readFileSync, rmSync } from 'node:fs
 import { dirname, join, relative, sep } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
 import { makeFolders } from '../../disk/folders.ts';
-import { moveFolder, writeWhole } from '../../disk/whole-file.ts';
+import { moveFolder, UNFINISHED_FILE, writeWhole } from '../../disk/whole-file.ts';
 import type { BundleFile } from './tar.ts';
 
 const FOLDER = '.ai';
@@ -69,12 +69,16 @@ function assertOnly(files: readonly BundleFile[], target: string): void {
   });
 }
 
-/** Paths of all entries that are no folders, except what threads write; follows no link. */
+/**
+ * Paths of all entries that are no folders, except what threads write, and what a process that was killed, or that writes the
+ * same bundle now, has not finished: nothing loads that. Follows no link.
+ */
 function filesBelow(target: string, below = ''): readonly string[] {
   return readdirSync(join(target, below), { withFileTypes: true }).flatMap((entry) => {
     const path = below === '' ? entry.name : `${below}/${entry.name}`;
     if (WRITTEN.has(path)) return [];
-    return entry.isDirectory() ? filesBelow(target, path) : [path];
+    if (entry.isDirectory()) return filesBelow(target, path);
+    return entry.isFile() && UNFINISHED_FILE.test(entry.name) ? [] : [path];
   });
 }
 
