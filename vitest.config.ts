@@ -4,8 +4,6 @@ import { definitions } from './scripts/define.mjs';
 
 /** Take long: faults of a fleet and of disks, corpora, memory. `npm test` leaves them to `npm run test:all`. */
 const CAMPAIGNS = ['test/**/*.campaign.test.ts'];
-/** Shows where the folders of tests are. */
-const ON_DISK = ['test/cli/chat/queue.test.ts'];
 /** Leave something in their process, or measure it: each file has its own. */
 const ALONE = [
   'test/{browser,deliveries,engineering,fuzz,requirements,startup,storage}/**/*.test.ts',
@@ -38,13 +36,9 @@ export default defineConfig({
         test: {
           name: 'shared',
           include: ['test/**/*.test.ts'],
-          exclude: [...ALONE, ...ON_DISK, ...CAMPAIGNS],
+          exclude: [...ALONE, ...CAMPAIGNS],
           isolate: false,
         },
-      },
-      {
-        extends: true,
-        test: { name: 'disk', include: ON_DISK, exclude: CAMPAIGNS, env: DISK, isolate: false },
       },
       { extends: true, test: { name: 'alone', include: ALONE, exclude: CAMPAIGNS } },
       {
