@@ -9,6 +9,7 @@ import {
   statSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
+import { RyeError } from '../core/errors.ts';
 import { parseJson } from '../core/json.ts';
 import { NUMBER, nullable, objectOf, optional, TEXT } from '../core/shape.ts';
 import { makeFolders } from '../disk/folders.ts';
@@ -68,8 +69,8 @@ export class HeadsFile {
       appendLine(this.#path, line);
       return true;
     } catch (error) {
-      // another process has just put it aside
-      if (!existsSync(this.#path)) return false;
+      // another process has just put it aside, and may have made a new one since
+      if (error instanceof RyeError && error.details?.['system'] === 'ENOENT') return false;
       throw error;
     }
   }
