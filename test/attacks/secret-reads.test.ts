@@ -7,6 +7,7 @@ import type { JsonObject } from '../../src/core/json.ts';
 import { createBuiltinTools } from '../../src/tools/builtin/builtin-tools.ts';
 import { deniesRead } from '../../src/tools/deny-read.ts';
 import { runCli } from '../helpers/run-cli.ts';
+import { sandboxWorks } from '../helpers/sandbox.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { directive, inLab, type Lab, shellTool } from './lab.ts';
 
@@ -237,19 +238,34 @@ it('a skill is not read and run with files that it covers', async () => {
   });
 });
 
-it('a confined command does not read it', async () => {
-  await inLab(async (lab) => {
-    plant(lab);
-    lab.signed('config/agent/resilience.yaml', JSON.stringify({ tools: { sandbox: 'required' } }));
-    const command = 'cat .env app/.env innocent.txt deploy.pem keys/* .env.example; true';
-    const { stdout, stderr } = await runCli(
-      ['execute', 'tool', 'rye/bash', '--param', `command=${command}`, '--acknowledge', 'elevated'],
-      { cwd: lab.project, env: lab.env },
-    );
-    expect(`${stdout}${stderr}`).not.toContain(SECRET);
-    expect(stdout, stderr).toContain('key=example');
-  });
-}, 60_000);
+it.runIf(await sandboxWorks())(
+  'a confined command does not read it',
+  async () => {
+    await inLab(async (lab) => {
+      plant(lab);
+      lab.signed(
+        'config/agent/resilience.yaml',
+        JSON.stringify({ tools: { sandbox: 'required' } }),
+      );
+      const command = 'cat .env app/.env innocent.txt deploy.pem keys/* .env.example; true';
+      const { stdout, stderr } = await runCli(
+        [
+          'execute',
+          'tool',
+          'rye/bash',
+          '--param',
+          `command=${command}`,
+          '--acknowledge',
+          'elevated',
+        ],
+        { cwd: lab.project, env: lab.env },
+      );
+      expect(`${stdout}${stderr}`).not.toContain(SECRET);
+      expect(stdout, stderr).toContain('key=example');
+    });
+  },
+  60_000,
+);
 
 it('no item that tools.deny_read covers is fetched or found by a model', async () => {
   await inLab(async (lab) => {

@@ -146,7 +146,9 @@ it('reports an ignored power file in plan, log, result and on stderr, with every
   expect(await told('-q', '--async', '--thread-id', 'later')).toEqual([0, 1]);
   expect((await rye(['threads', 'wait', 'later'])).code).toBe(0);
   expect((await rye(['threads', 'logs', 'later', '--text'])).stdout).toContain(warning);
-  const result = JSON.parse((await rye(['run', 'hello', '-q', '--json'])).stdout);
+  const result = JSON.parse(
+    (await rye(['run', 'hello', '-q', '--json', '-c', 'resilience.tools.sandbox=off'])).stdout,
+  );
   expect(result).toMatchObject({ success: true, warnings: [expect.stringContaining(warning)] });
   const dry = JSON.parse((await rye(['run', 'hello', '--dry-run', '--json'])).stdout);
   expect(dry).toMatchObject({ plan: { warnings: [expect.stringContaining(warning)] } });

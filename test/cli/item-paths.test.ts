@@ -39,9 +39,19 @@ describe('the path of an item replaces its type and ID', () => {
   });
 
   it('rye chat starts with the directive of a path', async () => {
-    const greeted = await here.rye(['chat', '.ai/directives/hello.md', '--input', 'who=Ada'], {
-      stdin: '/quit\n',
-    });
+    const greeted = await here.rye(
+      [
+        '-c',
+        'resilience.tools.sandbox=off',
+        'chat',
+        '.ai/directives/hello.md',
+        '--input',
+        'who=Ada',
+      ],
+      {
+        stdin: '/quit\n',
+      },
+    );
     expect(greeted.stderr).toBe('');
     expect(greeted).toMatchObject({ code: 0, stdout: expect.stringContaining('Ada') as string });
   });

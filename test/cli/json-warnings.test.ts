@@ -7,7 +7,7 @@ it('each JSON document has warnings, and a security warning is printed with -q t
   const here = await workspace({ init: false });
   expect((await here.rye(['keys', 'init'])).code).toBe(0);
   for (const args of [
-    ['run', 'hello'],
+    ['run', 'hello', '-c', 'resilience.tools.sandbox=off'],
     ['threads'],
     ['run', 'nope'],
     ['config', 'show'],

@@ -81,7 +81,7 @@ describe('the warnings of a document', () => {
       '# Work\n\n```xml\n<directive name="work" version="1.0.0"><metadata><description>Work.</description><category></category><author>me</author><model provider="literal"/><permissions><execute><tool optional="true">no/such</tool><tool>rye/core/greet</tool></execute><acknowledge risk="elevated">test</acknowledge></permissions></metadata><process><step name="a"><execute item_type="tool" item_id="rye/core/greet"><param name="who">A</param></execute></step></process></directive>\n```\n';
     put(here, '.ai/directives/work.md', text);
     expect((await here.rye(['sign', 'directive', 'work'])).code).toBe(0);
-    const ran = await here.json(['run', 'work']);
+    const ran = await here.json(['run', 'work', '-c', 'resilience.tools.sandbox=off']);
     expect(ran['error']).toBe(undefined);
     expect(ran['warnings']).toEqual([expect.stringContaining('no.such')]);
   });

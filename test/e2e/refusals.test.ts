@@ -86,7 +86,15 @@ it('a run that reached a limit ends with a command that resumes it', async () =>
 
 it('--output has the JSON document that --json prints', async () => {
   const here = await workspace();
-  const { stdout } = await here.rye(['run', 'hello', '--json', '-o', 'result.json']);
+  const { stdout } = await here.rye([
+    '-c',
+    'resilience.tools.sandbox=off',
+    'run',
+    'hello',
+    '--json',
+    '-o',
+    'result.json',
+  ]);
   const saved = readFileSync(path.join(here.project, 'result.json'), 'utf8');
   expect(JSON.parse(saved)).toEqual(JSON.parse(stdout));
   expect(JSON.parse(saved)).toMatchObject({ is_error: false, num_turns: 2, warnings: [] });

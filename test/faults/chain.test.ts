@@ -77,7 +77,16 @@ describe('a chain of three threads', () => {
       if (!text.includes('mark-2')) return call('mark-2');
       return { steps: [{ kind: 'text', chunks: ['Quokkas everywhere.'] }] };
     }, handsOff);
-    const run = await ryeIn(world, 'run', 'work', '--thread-id', 't1', '--json');
+    const run = await ryeIn(
+      world,
+      '-c',
+      'resilience.tools.sandbox=off',
+      'run',
+      'work',
+      '--thread-id',
+      't1',
+      '--json',
+    );
     const { code, stdout, stderr } = run;
     expect([code, stderr]).toEqual([0, '']);
     const result = JSON.parse(stdout) as Record<string, unknown>;

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { WorktreeChanges } from '../../src/core/isolation.ts';
 import { settledCode } from '../attacks/lab.ts';
+import { sandboxWorks } from '../helpers/sandbox.ts';
 import { text, toolUse, type WireStep } from '../helpers/wire-server.ts';
 import {
   bash,
@@ -33,7 +34,7 @@ async function changesIn({ lab }: UndoDesk, id: string): Promise<readonly Worktr
   });
 }
 
-describe('a child in its own worktree', () => {
+describe('a child in its own worktree', async () => {
   it('leaves the files of the project alone and returns a patch that applies', async () => {
     const desk = await repository();
     desk.put('a.txt', 'uncommitted\n');
@@ -88,18 +89,21 @@ describe('a child in its own worktree', () => {
     expect(desk.has('new')).toBe(false);
   });
 
-  it('keeps a trap that its command makes in the state of the project, and merges the rest', async () => {
-    const desk = await repository();
-    const id = await desk.run(
-      [isolated('child', 'merge')],
-      [bash('mkdir .husky; echo evil > .husky/pre-commit; echo b > b.txt')],
-      [text('Child done.')],
-    );
-    expect(await changesIn(desk, id)).toMatchObject([{ status: 'merged' }]);
-    expect(desk.get('b.txt')).toBe('b\n');
-    const [held = ''] = readdirSync(join(desk.lab.project, '.ai/state/held'));
-    expect(desk.get(`.ai/state/held/${held}/.husky/pre-commit`)).toBe('evil\n');
-  });
+  it.runIf(await sandboxWorks())(
+    'keeps a trap that its command makes in the state of the project, and merges the rest',
+    async () => {
+      const desk = await repository();
+      const id = await desk.run(
+        [isolated('child', 'merge')],
+        [bash('mkdir .husky; echo evil > .husky/pre-commit; echo b > b.txt')],
+        [text('Child done.')],
+      );
+      expect(await changesIn(desk, id)).toMatchObject([{ status: 'merged' }]);
+      expect(desk.get('b.txt')).toBe('b\n');
+      const [held = ''] = readdirSync(join(desk.lab.project, '.ai/state/held'));
+      expect(desk.get(`.ai/state/held/${held}/.husky/pre-commit`)).toBe('evil\n');
+    },
+  );
 
   it('merges nothing if one file conflicts, and keeps the patch', async () => {
     const desk = await repository();
