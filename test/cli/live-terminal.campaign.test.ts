@@ -136,7 +136,7 @@ test.each([60, 100, 200])(
       );
     });
     const terminal = await open(columns, 50);
-    terminal.run('run work --thread-id work-demo');
+    terminal.run('run work --thread-id work-demo -c resilience.tools.sandbox=off');
     await terminal.shows('exit=0');
     await expect(steady(terminal.screen())).toMatchFileSnapshot(
       `../golden/screens/run-${columns}.txt`,

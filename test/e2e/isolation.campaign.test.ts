@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
+import { sandboxWorks } from '../helpers/sandbox.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
 
 interface Desk extends Workspace {
@@ -218,25 +219,31 @@ it('a worktree holds what the background children of its thread do there', async
   expect(here.worktrees()).toEqual([]);
 });
 
-it('the sandbox of an isolated thread confines commands to its worktree', async () => {
-  const here = await repository();
-  here.put('.ai/config/agent/resilience.yaml', JSON.stringify({ tools: { sandbox: 'required' } }));
-  expect(await here.rye(['sign', 'config', 'agent/resilience'])).toMatchObject({ code: 0 });
-  await here.steps(
-    'child',
-    bash(
-      'try',
-      `echo in &gt; in.txt; git status --porcelain; (echo out &gt; ${here.project}/out.txt) 2&gt;&amp;1; true`,
-    ),
-  );
-  const ran = await here.json(['run', 'child', '--isolation', 'worktree']);
-  expect([ran['error'], ran['changes']]).toMatchObject([
-    undefined,
-    { files: [{ path: 'in.txt' }] },
-  ]);
-  expect([here.get('out.txt'), here.get('in.txt'), here.worktrees()]).toEqual([null, null, []]);
-  expect(ran['result']).toContain('Read-only file system');
-});
+it.runIf(await sandboxWorks())(
+  'the sandbox of an isolated thread confines commands to its worktree',
+  async () => {
+    const here = await repository();
+    here.put(
+      '.ai/config/agent/resilience.yaml',
+      JSON.stringify({ tools: { sandbox: 'required' } }),
+    );
+    expect(await here.rye(['sign', 'config', 'agent/resilience'])).toMatchObject({ code: 0 });
+    await here.steps(
+      'child',
+      bash(
+        'try',
+        `echo in &gt; in.txt; git status --porcelain; (echo out &gt; ${here.project}/out.txt) 2&gt;&amp;1; true`,
+      ),
+    );
+    const ran = await here.json(['run', 'child', '--isolation', 'worktree']);
+    expect([ran['error'], ran['changes']]).toMatchObject([
+      undefined,
+      { files: [{ path: 'in.txt' }] },
+    ]);
+    expect([here.get('out.txt'), here.get('in.txt'), here.worktrees()]).toEqual([null, null, []]);
+    expect(ran['result']).toContain('Read-only file system');
+  },
+);
 
 // Requirement: isolation-keeps-every-byte
 it.each([
