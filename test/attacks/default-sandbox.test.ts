@@ -18,7 +18,7 @@ import { sandboxWorks } from '../helpers/sandbox.ts';
 import { harmless, inLab, type Lab, shellTool } from './lab.ts';
 
 const RESILIENCE = 'config/agent/resilience.yaml';
-const SECRET = 'what nobody else may read';
+const SECRET = 'a text for its owner alone';
 
 async function bash(lab: Lab, command: string, projectPath = lab.project): Promise<string> {
   const { result } = await lab.rye({ projectPath }).threads.executeTool({

@@ -242,7 +242,7 @@ export function optionAcknowledgement(text: string): Acknowledgement {
   const problem = tool === undefined ? undefined : toolProblem(tool);
   if (problem !== undefined) {
     throw new RyeError('usage', `--acknowledge has no tool and no pattern of tools: "${tool}"`, {
-      hint: `Write it as in --acknowledge ${risk}:rye/bash. ${problem}.`,
+      hint: `Write it as in --acknowledge ${risk}:rye/bash.`,
     });
   }
   return compact({
