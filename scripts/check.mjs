@@ -28,6 +28,7 @@ export const ALL = [
   { name: 'format', command: [...BIOME, 'ci', '.'] },
   { name: 'page types', command: [...TSC, '-p', 'src/export/html/client'] },
   { name: 'words', command: [process.execPath, 'scripts/check-words.mjs'] },
+  { name: 'budgets', command: [process.execPath, 'scripts/check-budgets.mjs'] },
 ];
 
 const named = (name, command, files) =>

@@ -43,7 +43,16 @@ it.each([
 
 it('check runs each checker', () => {
   expect(namesOf(ALL as Check[]).toSorted()).toEqual(
-    ['dead code', 'format', 'imports', 'lint', 'page types', 'types', 'words'].toSorted(),
+    [
+      'budgets',
+      'dead code',
+      'format',
+      'imports',
+      'lint',
+      'page types',
+      'types',
+      'words',
+    ].toSorted(),
   );
 });
 
