@@ -54,17 +54,19 @@ export function configuredStore(opening: StoreOpening): () => Store {
       return await opened;
     };
     return {
-      registry: lazy<Registry>(async () => (await open()).registry, REGISTRY),
-      ledger: lazy<Ledger>(async () => (await open()).ledger, LEDGER),
-      deliveries: lazy<Deliveries>(async () => (await open()).deliveries, DELIVERIES),
-      heads: lazy<LogHeads>(async () => (await open()).heads, HEADS),
-      approvals: lazy<Approvals>(async () => (await open()).approvals, APPROVALS),
-      logs: {
-        ...lazy<Omit<LogStore, 'location'>>(async () => (await open()).logs, LOGS),
+      registry: lazy<Registry>(async () => (await open()).registry, {}),
+      ledger: lazy<Ledger>(async () => (await open()).ledger, {}),
+      deliveries: lazy<Deliveries>(async () => (await open()).deliveries, {}),
+      heads: lazy<LogHeads>(async () => (await open()).heads, {}),
+      approvals: lazy<Approvals>(async () => (await open()).approvals, {}),
+      logs: lazy<LogStore>(async () => (await open()).logs, {
+        since: 'stream',
+        follow: 'stream',
+        bytes: 'stream',
         location: (threadId) => `postgres:${threadId}`,
-      },
-      documents: lazy<ThreadDocuments>(async () => (await open()).documents ?? NONE, DOCUMENTS),
-      bundles: lazy<Bundles>(async () => (await open()).bundles ?? NO_BUNDLES, BUNDLES),
+      }),
+      documents: lazy<ThreadDocuments>(async () => (await open()).documents ?? NONE, {}),
+      bundles: lazy<Bundles>(async () => (await open()).bundles ?? NO_BUNDLES, {}),
       index,
       owners,
       close(options?: CloseOptions) {
@@ -164,111 +166,12 @@ function indexPath({ options }: StoreOpening): string {
   return join(options.projectPath, '.ai', 'state', 'index.db');
 }
 
-/** The methods of a registry, for a {@link lazy} one. */
-export const REGISTRY = {
-  register: 'promise',
-  restore: 'promise',
-  renew: 'promise',
-  get: 'promise',
-  findIds: 'promise',
-  list: 'promise',
-  claim: 'promise',
-  resume: 'promise',
-  revert: 'promise',
-  runOf: 'promise',
-  endOf: 'promise',
-  heartbeat: 'promise',
-  signedHead: 'promise',
-  assign: 'promise',
-  takeLaunch: 'promise',
-  finish: 'promise',
-  requestCancel: 'promise',
-  linkContinuation: 'promise',
-  chain: 'promise',
-} as const;
-
-const LEDGER = {
-  register: 'promise',
-  reserve: 'promise',
-  reopen: 'promise',
-  raise: 'promise',
-  holdForCall: 'promise',
-  report: 'promise',
-  nextCall: 'promise',
-  fence: 'promise',
-  release: 'promise',
-  handOver: 'promise',
-  remaining: 'promise',
-  held: 'promise',
-  restore: 'promise',
-  subtreeSpend: 'promise',
-  committed: 'promise',
-  rows: 'promise',
-} as const;
-
-const DELIVERIES = {
-  enqueue: 'promise',
-  list: 'promise',
-  isAnyWaiting: 'promise',
-  openRun: 'promise',
-  updateRun: 'promise',
-  publishPoint: 'promise',
-  activeTurn: 'promise',
-  admitPeople: 'promise',
-  requestSteer: 'promise',
-  admitSteer: 'promise',
-  accept: 'promise',
-  consume: 'promise',
-  consumeWaited: 'promise',
-  endRun: 'promise',
-  recover: 'promise',
-  resolve: 'promise',
-} as const;
-
-const HEADS = { find: 'promise', note: 'promise', accept: 'promise' } as const;
-
-const APPROVALS = {
-  add: 'promise',
-  get: 'promise',
-  findIds: 'promise',
-  list: 'promise',
-  pendingIds: 'promise',
-  decide: 'promise',
-  close: 'promise',
-  reopen: 'promise',
-} as const;
-
-const LOGS = {
-  create: 'promise',
-  reopen: 'promise',
-  read: 'promise',
-  readEntries: 'promise',
-  readVerified: 'promise',
-  lookUp: 'promise',
-  verify: 'promise',
-  tail: 'promise',
-  since: 'stream',
-  follow: 'stream',
-  archive: 'promise',
-  isArchived: 'promise',
-  quarantined: 'promise',
-  size: 'promise',
-  bytes: 'stream',
-  hold: 'promise',
-  holder: 'promise',
-  heldEpoch: 'promise',
-} as const;
-
-const DOCUMENTS = { put: 'promise', get: 'promise', list: 'promise' } as const;
-
 /** The configuration names no store: the files are in the project's folder. */
 const NONE: ThreadDocuments = {
   put: async () => undefined,
   get: async () => undefined,
   list: async () => [],
 };
-
-const BUNDLES = { put: 'promise', get: 'promise' } as const;
 
 /** The configuration names no store: no other machine could read a bundle. */
 const NO_BUNDLES: Bundles = {

@@ -1,15 +1,24 @@
-/** The methods of a service, and if each returns a promise or a stream. Other members cannot be loaded later. */
-export type Methods<S> = {
-  readonly [M in keyof S]: S[M] extends (...args: never[]) => AsyncIterable<unknown>
-    ? 'stream'
-    : S[M] extends (...args: never[]) => Promise<unknown>
-      ? 'promise'
-      : never;
+/** A method that can be forwarded before the implementation is there: it returns a promise, or a stream. */
+type Later = (...args: never[]) => Promise<unknown> | AsyncIterable<unknown>;
+
+/**
+ * What a lazy service needs beside its implementation: `stream` for each method that returns one, the members that return
+ * neither a promise nor a stream, and any other member that has an implementation already.
+ */
+type Members<S> = {
+  readonly [M in keyof S as S[M] extends (...args: never[]) => AsyncIterable<unknown>
+    ? M
+    : never]: 'stream';
+} & { readonly [M in keyof S as S[M] extends Later ? never : M]: S[M] } & {
+  readonly [M in keyof S as S[M] extends (...args: never[]) => Promise<unknown> ? M : never]?: S[M];
 };
 
-/** Returns a service that loads its implementation with the first call of a method, so that opening rye stays cheap. */
-export function lazy<S extends object>(load: () => Promise<S>, methods: Methods<S>): S {
-  let loading: Promise<S> | undefined;
+/**
+ * Returns a service that loads its implementation with the first call of a method, so that opening rye stays cheap.
+ * A name that the implementation lacks is found at the call, which is rejected.
+ */
+export function lazy<S extends object>(load: () => Promise<Partial<S>>, members: Members<S>): S {
+  let loading: Promise<Partial<S>> | undefined;
   const call = async (name: string, args: readonly unknown[]): Promise<unknown> => {
     loading ??= load();
     const service = await loading;
@@ -17,13 +26,19 @@ export function lazy<S extends object>(load: () => Promise<S>, methods: Methods<
     if (typeof method !== 'function') throw new TypeError(`the service has no method ${name}`);
     return Reflect.apply(method, service, args);
   };
-  const forwarded = Object.entries(methods).map(([name, returns]) => [
-    name,
-    returns === 'stream'
-      ? async function* stream(...args: readonly unknown[]): AsyncGenerator {
-          yield* (await call(name, args)) as AsyncIterable<unknown>;
-        }
-      : async (...args: readonly unknown[]) => await call(name, args),
-  ]);
-  return Object.fromEntries(forwarded) as S;
+  const known = new Map<string, unknown>(Object.entries(members));
+  return new Proxy({} as S, {
+    get: (_, name) => {
+      // a service with a method `then` would be taken for a promise
+      if (typeof name === 'symbol' || name === 'then') return undefined;
+      const own = known.get(name) ?? (async (...args: unknown[]) => await call(name, args));
+      if (own !== 'stream') {
+        known.set(name, own);
+        return own;
+      }
+      return async function* stream(...args: readonly unknown[]): AsyncGenerator {
+        yield* (await call(name, args)) as AsyncIterable<unknown>;
+      };
+    },
+  });
 }

@@ -14,12 +14,7 @@ import type {
   RecoveryService,
   ThreadsService,
 } from './api/threads.ts';
-import type {
-  ExportsService,
-  SessionTreeEdits,
-  SessionTreeReads,
-  SessionTrees,
-} from './api/trees.ts';
+import type { ExportsService, SessionTreeReads, SessionTrees } from './api/trees.ts';
 import { lazy } from './lazy.ts';
 import { startRun } from './library-run.ts';
 import { assertOpenOptions } from './options.ts';
@@ -80,23 +75,10 @@ function itemsOf(workspace: Workspace): ItemsService {
     const { ToolCatalog } = await import('./tools.ts');
     return new ToolCatalog(workspace, { allowUnsigned: false }).builtin();
   };
-  return lazy<ItemsService>(
-    async () => {
-      const { PersonalItems } = await import('./personal-items.ts');
-      return new PersonalItems(workspace, builtinTools);
-    },
-    {
-      list: 'promise',
-      fetch: 'promise',
-      search: 'promise',
-      validate: 'promise',
-      sign: 'promise',
-      create: 'promise',
-      locate: 'promise',
-      verify: 'promise',
-      unsigned: 'promise',
-    },
-  );
+  return lazy<ItemsService>(async () => {
+    const { PersonalItems } = await import('./personal-items.ts');
+    return new PersonalItems(workspace, builtinTools);
+  }, {});
 }
 
 function keysOf(workspace: Workspace): KeysService {
@@ -152,148 +134,77 @@ function lockOf(workspace: Workspace): LockService {
 
 function threadsOf(workspace: Workspace): ThreadsService {
   return lazy<ThreadsService>(async () => new (await import('./threads.ts')).Threads(workspace), {
-    plan: 'promise',
-    assertModel: 'promise',
-    execute: 'promise',
-    executeTool: 'promise',
-    list: 'promise',
-    unlisted: 'promise',
-    session: 'promise',
-    resolveId: 'promise',
-    show: 'promise',
     logs: 'stream',
     unverified: 'stream',
-    verify: 'promise',
-    mark: 'promise',
-    acceptHead: 'promise',
-    sign: 'promise',
-    pull: 'promise',
   });
 }
 
 function rulesOf(workspace: Workspace): RulesService {
-  return lazy<RulesService>(async () => new (await import('./rules/rules.ts')).Rules(workspace), {
-    list: 'promise',
-    test: 'promise',
-    scan: 'promise',
-  });
+  return lazy<RulesService>(
+    async () => new (await import('./rules/rules.ts')).Rules(workspace),
+    {},
+  );
 }
 
 function approvalsOf(workspace: Workspace): ApprovalsService {
   return lazy<ApprovalsService>(
     async () => new (await import('./approvals/service.ts')).ApprovalRequests(workspace),
-    { list: 'promise', show: 'promise', decide: 'promise', verify: 'promise', watch: 'stream' },
+    { watch: 'stream' },
   );
 }
 
 function schedulesOf(workspace: Workspace): SchedulesService {
   return lazy<SchedulesService>(
     async () => new (await import('./schedules/service.ts')).Schedules(workspace),
-    {
-      add: 'promise',
-      list: 'promise',
-      pause: 'promise',
-      resume: 'promise',
-      remove: 'promise',
-      run: 'promise',
-      timer: 'promise',
-      serve: 'promise',
-    },
+    {},
   );
 }
 
 function childrenOf(workspace: Workspace): ChildrenService {
-  return {
-    ...lazy<Pick<ChildrenService, 'tree' | 'stats'>>(
-      async () =>
-        new (await import('./thread-list.ts')).ThreadTotals(
-          workspace.store,
-          workspace.options.projectPath,
-        ),
-      { tree: 'promise', stats: 'promise' },
-    ),
-    ...lazy<Omit<ChildrenService, 'tree' | 'stats'>>(
-      async () => (await import('./children.ts')).threadChildren(workspace),
-      {
-        launch: 'promise',
-        launchTool: 'promise',
-        runLaunched: 'promise',
-        wait: 'promise',
-        cancel: 'promise',
-        kill: 'promise',
-      },
-    ),
-  };
+  const { tree, stats } = lazy<Pick<ChildrenService, 'tree' | 'stats'>>(
+    async () =>
+      new (await import('./thread-list.ts')).ThreadTotals(
+        workspace.store,
+        workspace.options.projectPath,
+      ),
+    {},
+  );
+  return lazy<ChildrenService>(
+    async () => (await import('./children.ts')).threadChildren(workspace),
+    { tree, stats },
+  );
 }
 
 function recoveryOf(workspace: Workspace): RecoveryService {
   return lazy<RecoveryService>(
     async () => new (await import('./recovery.ts')).Recovery(workspace),
-    { resume: 'promise', recover: 'promise', repair: 'promise', collect: 'promise' },
+    {},
   );
 }
 
 function fleetOf(workspace: Workspace): FleetService {
   return lazy<FleetService>(
     async () => (await import('./fleet/service.ts')).fleetService(workspace),
-    {
-      init: 'promise',
-      root: 'promise',
-      enroll: 'promise',
-      try: 'promise',
-      submit: 'promise',
-      status: 'promise',
-      drain: 'promise',
-      limit: 'promise',
-      pause: 'promise',
-      unpause: 'promise',
-    },
+    {},
   );
 }
 
 function deliveriesOf(workspace: Workspace): DeliveriesService {
-  return {
-    ...lazy<Omit<DeliveriesService, 'list'>>(
-      async () => (await import('./deliveries.ts')).deliveriesOf(workspace),
-      { send: 'promise', resolve: 'promise' },
-    ),
-    list: async (threadId) => await workspace.store.deliveries.list(threadId),
-  };
+  return lazy<DeliveriesService>(
+    async () => (await import('./deliveries.ts')).deliveriesOf(workspace),
+    { list: async (threadId) => await workspace.store.deliveries.list(threadId) },
+  );
 }
 
 function treesOf(workspace: Workspace): SessionTrees {
-  return {
-    ...lazy<SessionTreeReads>(
-      async () => new (await import('./session-trees.ts')).SessionTreeReader(workspace),
-      {
-        view: 'promise',
-        open: 'promise',
-        entry: 'promise',
-        locate: 'promise',
-        path: 'promise',
-        children: 'promise',
-        context: 'promise',
-      },
-    ),
-    ...lazy<SessionTreeEdits>(
-      async () => (await import('./session-tree-edits.ts')).sessionTreeEdits(workspace),
-      {
-        branch: 'promise',
-        undoFiles: 'promise',
-        extract: 'promise',
-        label: 'promise',
-        title: 'promise',
-        changeModel: 'promise',
-        changeThinking: 'promise',
-        appendCustom: 'promise',
-        appendCustomMessage: 'promise',
-        editContext: 'promise',
-        compact: 'promise',
-        replay: 'promise',
-        importSession: 'promise',
-      },
-    ),
-  };
+  const { view, open, entry, locate, path, children, context } = lazy<SessionTreeReads>(
+    async () => new (await import('./session-trees.ts')).SessionTreeReader(workspace),
+    {},
+  );
+  return lazy<SessionTrees>(
+    async () => (await import('./session-tree-edits.ts')).sessionTreeEdits(workspace),
+    { view, open, entry, locate, path, children, context },
+  );
 }
 
 function exportsOf(workspace: Workspace): ExportsService {

@@ -20,7 +20,6 @@ import type { ThreadDocument } from '../threads/thread-document.ts';
 import { openThreadFiles, threadsFolder } from '../threads/thread-files-fs.ts';
 import { sha256Hex } from '../trust/keys.ts';
 import { splitText } from '../trust/signature-line.ts';
-import { REGISTRY } from './configured-store.ts';
 import { lazy } from './lazy.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -98,16 +97,14 @@ function notingClaims(store: Store, claimed: Map<string, number>): Store {
     claimed.set(record.thread_id, record.epoch);
     return record;
   };
-  const claiming = {
-    ...lazy<Registry>(async () => registry, REGISTRY),
-    register: async (params: RegisterParams) => {
+  const claiming = lazy<Registry>(async () => registry, {
+    register: async (params) => {
       const record = await registry.register(params);
       return params.isClaimed === true ? noted(record) : record;
     },
-    claim: async (...claim: Parameters<Registry['claim']>) => noted(await registry.claim(...claim)),
-    resume: async (...resume: Parameters<Registry['resume']>) =>
-      noted(await registry.resume(...resume)),
-  };
+    claim: async (...claim) => noted(await registry.claim(...claim)),
+    resume: async (...resume) => noted(await registry.resume(...resume)),
+  });
   const { documents, bundles, maintenance } = store;
   return {
     registry: claiming,

@@ -52,7 +52,7 @@ export function openThreadList(given: OpenRyeOptions): ThreadList {
   // for its notices: a file of keys that others can read is worth a word in every command
   withUserEnv(options);
   const owners = processOwners();
-  const registry = openRegistry(options.projectPath, owners);
+  const { registry, close } = openRegistry(options.projectPath, owners);
   return {
     threads: {
       list: async (filter) =>
@@ -62,9 +62,7 @@ export function openThreadList(given: OpenRyeOptions): ThreadList {
       resolveId: async (part) => await resolveThreadId(registry, part, systemClock.now()),
       unlisted: async () => await unlistedFolders(options.projectPath, registry),
     },
-    close(how) {
-      registry.close(how);
-    },
+    close,
   };
 }
 
@@ -362,6 +360,5 @@ async function ownRegistry(
     const { store } = new Workspace(options);
     return { registry: store.registry, close: () => store.close() };
   }
-  const registry = openRegistry(options.projectPath, owners);
-  return { registry, close: () => registry.close() };
+  return openRegistry(options.projectPath, owners);
 }

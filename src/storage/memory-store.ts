@@ -1,9 +1,10 @@
 import type { Clock } from '../core/clock.ts';
 import type { IdSource } from '../core/ids.ts';
 import { MemoryLogStore } from './memory/log-store.ts';
-import { registryDatabase, sqliteLedger } from './open-registry.ts';
+import { ledgerDatabase, registryDatabase } from './open-registry.ts';
 import { processOwners } from './owners.ts';
-import { SqlRegistry } from './sql/registry.ts';
+import { sqlLedger } from './sql/ledger.ts';
+import { sqlRegistry } from './sql/registry.ts';
 import { threadTables } from './sql/thread-tables.ts';
 import { SqliteSearchIndex } from './sqlite/search-index.ts';
 import type { Store } from './store.ts';
@@ -23,14 +24,13 @@ const MEMORY = ':memory:';
  */
 export function openMemoryStore({ clock, ids, onSync }: MemoryStoreOptions): Store {
   const owners = processOwners();
-  const database = registryDatabase(MEMORY);
-  const registry = new SqlRegistry(database, owners);
-  const ledger = sqliteLedger(MEMORY);
+  const registry = registryDatabase(MEMORY);
+  const ledger = ledgerDatabase(MEMORY);
   const index = new SqliteSearchIndex({ path: MEMORY });
   return {
-    registry,
-    ledger,
-    ...threadTables(database),
+    registry: sqlRegistry(registry, owners),
+    ledger: sqlLedger(ledger),
+    ...threadTables(registry),
     logs: new MemoryLogStore({ clock, ids, owners, onSync }),
     index,
     owners,

@@ -10,8 +10,8 @@ import { PostgresLogStore } from './postgres/log-store.ts';
 import { inspectServer, type ServerReport } from './postgres/server-report.ts';
 import { PostgresThreadDocuments } from './postgres/thread-documents.ts';
 import type { SearchIndex } from './search-index.ts';
-import { SqlLedger } from './sql/ledger.ts';
-import { SqlRegistry } from './sql/registry.ts';
+import { sqlLedger } from './sql/ledger.ts';
+import { sqlRegistry } from './sql/registry.ts';
 import { threadTables } from './sql/thread-tables.ts';
 import type { Owners, Store } from './store.ts';
 import type { Leases } from './worker-leases.ts';
@@ -37,8 +37,8 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
   const { url, clock, ids, owners, index, workerId = null } = options;
   const database = options.database ?? new PostgresDatabase({ url });
   return {
-    registry: new SqlRegistry(database, owners, threadLeases(workerId)),
-    ledger: new SqlLedger(database),
+    registry: sqlRegistry(database, owners, threadLeases(workerId)),
+    ledger: sqlLedger(database),
     ...threadTables(database),
     logs: new PostgresLogStore({ rows: new LogRows(database, workerId), clock, ids, owners }),
     documents: new PostgresThreadDocuments(database),

@@ -1,9 +1,9 @@
 import { join } from 'node:path';
-import { LEDGER_MIGRATIONS, SqlLedger } from './sql/ledger.ts';
-import { SqlRegistry } from './sql/registry.ts';
+import { LEDGER_MIGRATIONS } from './sql/ledger.ts';
+import { sqlRegistry } from './sql/registry.ts';
 import { REGISTRY_MIGRATIONS } from './sql/registry-rows.ts';
 import { LazyDatabase } from './sqlite/database.ts';
-import type { Owners } from './store.ts';
+import type { CloseOptions, Owners, Registry } from './store.ts';
 
 /** The folder of a project where its threads keep their state. */
 export function threadsFolder(projectPath: string): string {
@@ -11,8 +11,12 @@ export function threadsFolder(projectPath: string): string {
 }
 
 /** The table of a project's threads; the file is opened at its first use. */
-export function openRegistry(projectPath: string, owners: Owners): SqlRegistry {
-  return new SqlRegistry(registryDatabase(registryPath(projectPath)), owners);
+export function openRegistry(
+  projectPath: string,
+  owners: Owners,
+): { readonly registry: Registry; close(how?: CloseOptions): void } {
+  const database = registryDatabase(registryPath(projectPath));
+  return { registry: sqlRegistry(database, owners), close: (how) => database.close(how) };
 }
 
 /** The file with the table of a project's threads. */
@@ -25,9 +29,7 @@ export function registryDatabase(path: string): LazyDatabase {
   return new LazyDatabase({ path, migrations: REGISTRY_MIGRATIONS, synchronous: 'normal' });
 }
 
-/** A ledger in one SQLite file, which forces each decision about money to the disk. */
-export function sqliteLedger(path: string): SqlLedger {
-  return new SqlLedger(
-    new LazyDatabase({ path, migrations: LEDGER_MIGRATIONS, synchronous: 'full' }),
-  );
+/** The database of the ledger in one SQLite file, which forces each decision about money to the disk. */
+export function ledgerDatabase(path: string): LazyDatabase {
+  return new LazyDatabase({ path, migrations: LEDGER_MIGRATIONS, synchronous: 'full' });
 }

@@ -6,10 +6,10 @@ import { makeFolders } from '../disk/folders.ts';
 import { moveAside } from '../disk/whole-file.ts';
 import { takeLease, UNSEEN_HINT } from './files/lease.ts';
 import { createFileLogStore } from './files/log-store.ts';
-import { registryDatabase, registryPath, sqliteLedger, threadsFolder } from './open-registry.ts';
+import { ledgerDatabase, registryDatabase, registryPath, threadsFolder } from './open-registry.ts';
 import { processOwners } from './owners.ts';
-import { LEDGER_MIGRATIONS } from './sql/ledger.ts';
-import { SqlRegistry } from './sql/registry.ts';
+import { LEDGER_MIGRATIONS, sqlLedger } from './sql/ledger.ts';
+import { sqlRegistry } from './sql/registry.ts';
 import { REGISTRY_MIGRATIONS } from './sql/registry-rows.ts';
 import { threadTables } from './sql/thread-tables.ts';
 import { inspectDatabase } from './sqlite/database.ts';
@@ -28,9 +28,8 @@ export function openStore({ projectPath, clock, ids }: OpenStoreOptions): Store 
   const state = join(projectPath, '.ai', 'state');
   const threadsPath = threadsFolder(projectPath);
   const owners = processOwners();
-  const database = registryDatabase(registryPath(projectPath));
-  const registry = new SqlRegistry(database, owners);
-  const ledger = sqliteLedger(join(threadsPath, 'budget_ledger.db'));
+  const registry = registryDatabase(registryPath(projectPath));
+  const ledger = ledgerDatabase(join(threadsPath, 'budget_ledger.db'));
   const index = new SqliteSearchIndex({ path: join(state, 'index.db') });
   const databases = [
     {
@@ -53,9 +52,9 @@ export function openStore({ projectPath, clock, ids }: OpenStoreOptions): Store 
     },
   ] as const;
   return {
-    registry,
-    ledger,
-    ...threadTables(database),
+    registry: sqlRegistry(registry, owners),
+    ledger: sqlLedger(ledger),
+    ...threadTables(registry),
     logs: createFileLogStore({ threadsPath, clock, ids, owners }),
     index,
     owners,

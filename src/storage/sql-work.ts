@@ -62,3 +62,45 @@ export function* change(sql: string, ...parameters: readonly unknown[]): Work<nu
 export function* withClient<T>(run: (transaction: Transaction) => Promise<T>): Work<T> {
   return (yield { kind: 'client', run }) as T;
 }
+
+/** A method of a port that is one transaction: how its work is run, and the work of these arguments. */
+interface Bound<A extends unknown[], T> {
+  readonly kind: 'read' | 'write';
+  readonly work: (...args: A) => Work<T>;
+  readonly isLosable?: boolean;
+}
+
+type BoundMethods<P> = {
+  readonly [M in keyof P]: P[M] extends (...args: infer A) => Promise<infer T>
+    ? Bound<A, T>
+    : never;
+};
+
+/** Runs this work as a read. */
+export function reading<A extends unknown[], T>(work: (...args: A) => Work<T>): Bound<A, T> {
+  return { kind: 'read', work };
+}
+
+/** Runs this work as a write that is on the disk when the call returns. */
+export function writing<A extends unknown[], T>(work: (...args: A) => Work<T>): Bound<A, T> {
+  return { kind: 'write', work };
+}
+
+/** Runs this work as a write that recovery rebuilds when a power failure takes it. */
+export function writingLosably<A extends unknown[], T>(work: (...args: A) => Work<T>): Bound<A, T> {
+  return { kind: 'write', work, isLosable: true };
+}
+
+/** Makes a port of the work of its methods, each a transaction of this database. */
+export function bind<P extends object>(database: SqlDatabase, methods: BoundMethods<P>): P {
+  const bound = Object.entries<Bound<unknown[], unknown>>(methods).map(
+    ([name, { kind, work, isLosable = false }]) => [
+      name,
+      async (...args: unknown[]) =>
+        kind === 'read'
+          ? await database.read(() => work(...args))
+          : await database.write(() => work(...args), { isLosable }),
+    ],
+  );
+  return Object.fromEntries(bound) as P;
+}

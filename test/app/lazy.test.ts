@@ -27,7 +27,7 @@ describe('a lazy service', () => {
         loads += 1;
         return new Counting();
       },
-      { add: 'promise', upTo: 'stream' },
+      { upTo: 'stream' },
     );
     expect(loads).toBe(0);
     await Promise.all([counter.add(1), counter.add(2)]);
@@ -36,7 +36,7 @@ describe('a lazy service', () => {
   });
 
   test('streams values, also from a method that is called first', async () => {
-    const { upTo } = lazy<Counter>(async () => new Counting(), { add: 'promise', upTo: 'stream' });
+    const { upTo } = lazy<Counter>(async () => new Counting(), { upTo: 'stream' });
     const values: number[] = [];
     for await (const value of upTo(2)) values.push(value);
     expect(values).toEqual([0, 1, 2]);
@@ -44,16 +44,25 @@ describe('a lazy service', () => {
 
   test('rejects calls if its implementation does not load', async () => {
     const counter = lazy<Counter>(async () => await Promise.reject(new Error('no such module')), {
-      add: 'promise',
       upTo: 'stream',
     });
     await expect(counter.add(1)).rejects.toThrow('no such module');
   });
 
-  test('does not compile without all of its methods', () => {
-    // @ts-expect-error `upTo` is missing
-    lazy<Counter>(async () => new Counting(), { add: 'promise' });
+  test('uses the members that it is given, and has no method of a promise', async () => {
+    const counter = lazy<Counter>(async () => new Counting(), {
+      upTo: 'stream',
+      add: async (by) => by * 10,
+    });
+    expect(await counter.add(1)).toBe(10);
+    expect(await Promise.resolve(counter)).toBe(counter);
+    await expect(Reflect.get(counter, 'gone')()).rejects.toThrow('no method gone');
+  });
+
+  test('does not compile without the names of its streams, and without its direct members', () => {
     // @ts-expect-error `upTo` returns a stream
-    lazy<Counter>(async () => new Counting(), { add: 'promise', upTo: 'promise' });
+    lazy<Counter>(async () => new Counting(), {});
+    // @ts-expect-error `size` returns no promise
+    lazy<{ size(): number }>(async () => ({ size: () => 1 }), {});
   });
 });

@@ -2,10 +2,12 @@
 import { once } from 'node:events';
 import { writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { sqliteLedger } from '../../src/storage/open-registry.ts';
+import { ledgerDatabase } from '../../src/storage/open-registry.ts';
+import { sqlLedger } from '../../src/storage/sql/ledger.ts';
 
 const [projectPath = '', name = '', seedText = '1', steps = '40'] = process.argv.slice(2);
-const ledger = sqliteLedger(join(projectPath, 'budget_ledger.db'));
+const database = ledgerDatabase(join(projectPath, 'budget_ledger.db'));
+const ledger = sqlLedger(database);
 
 const POTS = 60;
 
@@ -62,4 +64,4 @@ await once(process.stdin, 'data');
 process.stdin.destroy();
 for (let pot = 0; pot < POTS; pot += 1) await reserveIfFree(`${name}-pot-${pot}`, 1, `pot-${pot}`);
 for (let index = 0; index < Number(steps); index += 1) await step(index);
-ledger.close();
+database.close();

@@ -6,7 +6,8 @@ import { fileURLToPath } from 'node:url';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { RyeError } from '../../src/core/errors.ts';
-import { sqliteLedger } from '../../src/storage/open-registry.ts';
+import { ledgerDatabase } from '../../src/storage/open-registry.ts';
+import { sqlLedger } from '../../src/storage/sql/ledger.ts';
 import type { BudgetRow } from '../../src/storage/store.ts';
 import { bundle } from '../helpers/bundle.ts';
 import { temporaryFolder } from './support.ts';
@@ -73,7 +74,8 @@ describe('several processes on one ledger', () => {
   // Requirement: budgets-hold-across-kills
   it('never over-commit and forget nothing, also when some are killed', async () => {
     const folder = temporaryFolder();
-    const ledger = sqliteLedger(join(folder, 'budget_ledger.db'));
+    const database = ledgerDatabase(join(folder, 'budget_ledger.db'));
+    const ledger = sqlLedger(database);
     await ledger.register('root', 5_000);
     for (let pot = 0; pot < POTS; pot += 1) await ledger.register(`pot-${pot}`, 1);
     const workers = [
@@ -102,7 +104,7 @@ describe('several processes on one ledger', () => {
     for (const { thread_id, parent_id } of rows)
       if (parent_id !== null) await ledger.release(thread_id);
     expect(await ledger.remaining('root')).toBe(5_000 - spent(rows, 'root'));
-    ledger.close();
+    database.close();
   });
 });
 
@@ -126,7 +128,8 @@ describe('any order of operations', () => {
     await fc.assert(
       fc.asyncProperty(fc.array(operation, { maxLength: 25 }), async (operations) => {
         run += 1;
-        const ledger = sqliteLedger(join(folder, `ledger-${run}.db`));
+        const database = ledgerDatabase(join(folder, `ledger-${run}.db`));
+        const ledger = sqlLedger(database);
         await ledger.register('r', 100);
         for (const step of operations) {
           try {
@@ -148,7 +151,7 @@ describe('any order of operations', () => {
             expect(await ledger.remaining(thread_id)).toBe(max - committed(rows, thread_id));
           }
         }
-        ledger.close();
+        database.close();
       }),
       { numRuns: 40, seed: 17 },
     );

@@ -6,7 +6,16 @@ import type {
 } from '../../core/approval.ts';
 import { OBJECT, objectOf, TEXT } from '../../core/shape.ts';
 import type { ApprovalFilter, Approvals, StoredApproval } from '../approvals.ts';
-import { all, change, one, type SqlDatabase, type Work } from '../sql-work.ts';
+import {
+  all,
+  bind,
+  change,
+  one,
+  reading,
+  type SqlDatabase,
+  type Work,
+  writing,
+} from '../sql-work.ts';
 import { storedJson } from '../stored-json.ts';
 
 export const APPROVALS_MIGRATION = `
@@ -57,48 +66,17 @@ interface DecisionRow {
 }
 
 /** The requests of a project, in the database of the registry. */
-export class SqlApprovals implements Approvals {
-  readonly #database: SqlDatabase;
-
-  constructor(database: SqlDatabase) {
-    this.#database = database;
-  }
-
-  async add(requests: readonly RequestedApproval[]): Promise<void> {
-    await this.#database.write(() => add(requests));
-  }
-
-  async get(id: string): Promise<StoredApproval | undefined> {
-    return await this.#database.read(() => get(id));
-  }
-
-  async findIds(part: string, limit: number): Promise<readonly string[]> {
-    return await this.#database.read(() => findIds(part, limit));
-  }
-
-  async list(filter: ApprovalFilter): Promise<readonly StoredApproval[]> {
-    return await this.#database.read(() => list(filter));
-  }
-
-  async pendingIds(threadId: string): Promise<readonly string[]> {
-    return await this.#database.read(() => pendingIds(threadId));
-  }
-
-  async decide(
-    id: string,
-    signed: SignedDecision,
-    now: string,
-  ): Promise<StoredApproval | undefined> {
-    return await this.#database.write(() => decide(id, signed, now));
-  }
-
-  async close(id: string, outcome: ApprovalOutcome, now: string): Promise<boolean> {
-    return await this.#database.write(() => close(id, outcome, now));
-  }
-
-  async reopen(id: string, decisions: number): Promise<boolean> {
-    return await this.#database.write(() => reopen(id, decisions));
-  }
+export function sqlApprovals(database: SqlDatabase): Approvals {
+  return bind<Approvals>(database, {
+    add: writing(add),
+    get: reading(get),
+    findIds: reading(findIds),
+    list: reading(list),
+    pendingIds: reading(pendingIds),
+    decide: writing(decide),
+    close: writing(close),
+    reopen: writing(reopen),
+  });
 }
 
 function* add(requests: readonly RequestedApproval[]): Work<void> {

@@ -1,6 +1,6 @@
 import { isJsonObject, parseJson } from '../../core/json.ts';
 import type { LogHead } from '../../log/checkpoint.ts';
-import { change, one, type SqlDatabase, type Work } from '../sql-work.ts';
+import { bind, change, one, reading, type SqlDatabase, type Work, writing } from '../sql-work.ts';
 import type { LogHeads, StoredHead } from '../store.ts';
 
 export const HEADS_MIGRATION = `CREATE TABLE heads (
@@ -31,24 +31,12 @@ export function* signedHead(threadId: string): Work<LogHead | undefined> {
 }
 
 /** The last signed end of each thread's log, in the database of the registry. */
-export class SqlHeads implements LogHeads {
-  readonly #database: SqlDatabase;
-
-  constructor(database: SqlDatabase) {
-    this.#database = database;
-  }
-
-  async find(threadId: string): Promise<StoredHead | undefined> {
-    return await this.#database.read(() => find(threadId));
-  }
-
-  async accept(head: StoredHead): Promise<void> {
-    await this.#database.write(() => accept(head));
-  }
-
-  async note(head: StoredHead): Promise<void> {
-    await this.#database.write(() => put(head));
-  }
+export function sqlHeads(database: SqlDatabase): LogHeads {
+  return bind<LogHeads>(database, {
+    find: reading(find),
+    accept: writing(accept),
+    note: writing(put),
+  });
 }
 
 function* find(threadId: string): Work<StoredHead | undefined> {

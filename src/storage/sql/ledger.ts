@@ -19,8 +19,18 @@ import {
   subtreeSpend,
 } from '../../policy/budget.ts';
 import type { Ledger } from '../ledger.ts';
-import { all, change, one, type SqlDatabase, type Work } from '../sql-work.ts';
-import type { BudgetRow, CloseOptions } from '../store.ts';
+import {
+  all,
+  bind,
+  change,
+  one,
+  reading,
+  type SqlDatabase,
+  type Work,
+  writing,
+  writingLosably,
+} from '../sql-work.ts';
+import type { BudgetRow } from '../store.ts';
 
 export const LEDGER_MIGRATIONS: readonly string[] = [
   // the constraints repeat what the arithmetic guarantees: amounts are whole and never negative
@@ -69,100 +79,43 @@ const PAYER = `
  * The budget ledger in a database. Each decision is made by `policy/budget` over the subtree's rows, read and changed in
  * one transaction; nothing but a thread's own numbers is stored, all sums are derived.
  */
-export class SqlLedger implements Ledger {
-  readonly #database: SqlDatabase;
-
-  constructor(database: SqlDatabase) {
-    this.#database = database;
-  }
-
-  async register(threadId: string, max: MicroUsd): Promise<void> {
+export function sqlLedger(database: SqlDatabase): Ledger {
+  const ofFamily =
+    <T>(decide: (rows: readonly BudgetRow[], threadId: string) => T) =>
+    (threadId: string): Work<T> =>
+      decided(threadId, decide);
+  return bind<Ledger>(database, {
     // no other thread's money: what a power failure takes, recovery restores with the row of the registry
-    await this.#database.write(() => register(threadId, max), LOSABLE);
-  }
-
-  async reserve(childId: string, amount: MicroUsd, parentId: string, keep = 0): Promise<void> {
-    await this.#database.write(() => reserve({ childId, parentId, amount, keep }));
-  }
-
-  async reopen(
-    threadId: string,
-    grant: MicroUsd,
-    options: Parameters<Ledger['reopen']>[2] = {},
-  ): Promise<void> {
-    await this.#database.write(() => reopen(threadId, grant, options));
-  }
-
-  async raise(threadId: string, to: MicroUsd, epoch: number): Promise<void> {
-    await this.#database.write(() => raise(threadId, to, epoch));
-  }
-
-  async holdForCall(threadId: string, amount: MicroUsd, epoch: number): Promise<boolean> {
+    register: writingLosably(register),
+    reserve: writing((childId, amount, parentId, keep = 0) =>
+      reserve({ childId, parentId, amount, keep }),
+    ),
+    reopen: writing(reopen),
+    raise: writing(raise),
     // the log announces the call, durably: recovery books what a power failure takes from here
-    return await this.#database.write(() => holdForCall(threadId, amount, epoch), LOSABLE);
-  }
-
-  async report(
-    threadId: string,
-    actual: MicroUsd,
-    epoch: number,
-    nextCall?: MicroUsd,
-  ): Promise<void> {
+    holdForCall: writingLosably(holdForCall),
     // the log has each turn's cost, durably: recovery settles the ledger from it
-    await this.#database.write(() => report(threadId, actual, epoch, nextCall), LOSABLE);
-  }
-
-  async nextCall(threadId: string): Promise<MicroUsd> {
-    return await this.#database.read(() => nextCallOf(threadId));
-  }
-
-  async fence(threadId: string, epoch: number): Promise<void> {
-    await this.#database.write(() => fence(threadId, epoch));
-  }
-
-  async release(threadId: string, epoch = Number.POSITIVE_INFINITY): Promise<void> {
+    report: writingLosably(report),
+    nextCall: reading(nextCallOf),
+    fence: writing(fence),
     // a release that is lost leaves the money reserved, never free: recovery releases what has ended
-    await this.#database.write(() => release(threadId, epoch), LOSABLE);
-  }
-
-  async handOver(threadId: string, successorId: string, amount: MicroUsd): Promise<MicroUsd> {
-    return await this.#database.write(() => handOver(threadId, successorId, amount));
-  }
-
-  async remaining(threadId: string): Promise<MicroUsd> {
-    return remaining(await this.#rows(threadId), threadId);
-  }
-
-  async held(threadId: string): Promise<readonly Held[]> {
-    return reservedBy(await this.#rows(threadId), threadId);
-  }
-
-  async committed(threadId: string): Promise<MicroUsd> {
-    return committedSpend(await this.#rows(threadId), threadId);
-  }
-
-  async subtreeSpend(threadId: string): Promise<MicroUsd> {
-    return subtreeSpend(await this.#rows(threadId), threadId);
-  }
-
-  async restore(rows: readonly BudgetRow[]): Promise<readonly string[]> {
-    return await this.#database.write(() => restore(rows));
-  }
-
-  async rows(filter: Parameters<Ledger['rows']>[0] = {}): Promise<readonly BudgetRow[]> {
-    return await this.#database.read(() => matching(filter));
-  }
-
-  close(options?: CloseOptions): void {
-    this.#database.close(options);
-  }
-
-  async #rows(threadId: string): Promise<readonly BudgetRow[]> {
-    return await this.#database.read(() => subtree(threadId));
-  }
+    release: writingLosably(release),
+    handOver: writing(handOver),
+    remaining: reading(ofFamily(remaining)),
+    held: reading(ofFamily(reservedBy)),
+    committed: reading(ofFamily(committedSpend)),
+    subtreeSpend: reading(ofFamily(subtreeSpend)),
+    restore: writing(restore),
+    rows: reading(matching),
+  });
 }
 
-const LOSABLE = { isLosable: true } as const;
+function* decided<T>(
+  threadId: string,
+  decide: (rows: readonly BudgetRow[], threadId: string) => T,
+): Work<T> {
+  return decide(yield* subtree(threadId), threadId);
+}
 
 function* register(threadId: string, max: MicroUsd): Work<void> {
   const row = planRegister(yield* subtree(threadId), threadId, max);
@@ -181,7 +134,7 @@ function* reserve(grant: Parameters<typeof planReserve>[1]): Work<void> {
 function* reopen(
   threadId: string,
   grant: MicroUsd,
-  { epoch = 0, keep = 0, heir }: NonNullable<Parameters<Ledger['reopen']>[2]>,
+  { epoch = 0, keep = 0, heir }: NonNullable<Parameters<Ledger['reopen']>[2]> = {},
 ): Work<void> {
   if (epoch > 0) yield* assertEpoch(threadId, epoch);
   if (heir) yield* inherit(threadId, heir);
@@ -225,7 +178,7 @@ function* report(
   threadId: string,
   actual: MicroUsd,
   epoch: number,
-  nextCall: MicroUsd | undefined,
+  nextCall?: MicroUsd,
 ): Work<void> {
   assertAmount(actual, threadId);
   const changed = yield* change(
@@ -259,7 +212,7 @@ function* fence(threadId: string, epoch: number): Work<void> {
   );
 }
 
-function* release(threadId: string, epoch: number): Work<void> {
+function* release(threadId: string, epoch = Number.POSITIVE_INFINITY): Work<void> {
   if ((yield* epochOf(threadId)) > epoch) return;
   const row = planRelease(yield* rowsOf(threadId), threadId);
   if (row) yield* store(row);
@@ -287,7 +240,7 @@ function* restore(rows: readonly BudgetRow[]): Work<readonly string[]> {
 function* matching({
   thread_id: threadId,
   status,
-}: NonNullable<Parameters<Ledger['rows']>[0]>): Work<readonly BudgetRow[]> {
+}: NonNullable<Parameters<Ledger['rows']>[0]> = {}): Work<readonly BudgetRow[]> {
   if (threadId !== undefined)
     return (yield* rowsOf(threadId)).filter((row) => row.status === (status ?? row.status));
   const where = status === undefined ? '' : `WHERE status = '${status}'`;

@@ -3,9 +3,17 @@ import { assertTransition, isFinal, type ThreadRecord } from '../../core/thread.
 import { NO_COST } from '../../core/usage.ts';
 import type { LogHead } from '../../log/checkpoint.ts';
 import { columnsOf, processOf } from '../owners.ts';
-import { all, change, one, type SqlDatabase, type Work } from '../sql-work.ts';
+import {
+  all,
+  bind,
+  change,
+  one,
+  reading,
+  type SqlDatabase,
+  type Work,
+  writing,
+} from '../sql-work.ts';
 import type {
-  CloseOptions,
   FinishParams,
   LaunchLimits,
   Owner,
@@ -35,120 +43,39 @@ import {
 } from './registry-rows.ts';
 import { beginRun, dropRunsAfter, pastEnd, renewRow, restoreEnd, runOf } from './run-ends.ts';
 
-/** The registry of a project in a database. */
-export class SqlRegistry implements Registry {
-  readonly #database: SqlDatabase;
-  readonly #owners: Owners;
-  readonly #leases: ThreadLeases | undefined;
-
-  /** `leases`: absent for a store that no fleet shares. */
-  constructor(database: SqlDatabase, owners: Owners, leases?: ThreadLeases) {
-    this.#database = database;
-    this.#owners = owners;
-    this.#leases = leases;
-  }
-
-  async register(params: RegisterParams): Promise<ThreadRecord> {
-    return await this.#database.write(() => register(params, this.#leases));
-  }
-
-  async restore(record: ThreadRecord): Promise<boolean> {
-    return await this.#database.write(() => insertRecord(record));
-  }
-
-  async renew(before: ThreadRecord, record: ThreadRecord, run: number): Promise<boolean> {
-    return await this.#database.write(() => renewRow(before, record, run));
-  }
-
-  async get(threadId: string): Promise<ThreadRecord | undefined> {
-    return await this.#database.read(() => findRecord(threadId));
-  }
-
-  async findIds(part: string, limit: number): Promise<readonly string[]> {
-    return await this.#database.read(() => idsLike(part, limit));
-  }
-
-  async list(filter: ThreadFilter): Promise<readonly ThreadRecord[]> {
-    return await this.#database.read(() => list(filter));
-  }
-
-  async claim(
-    threadId: string,
-    owner: Owner,
-    now: string,
-    silentSince: string | null = null,
-  ): Promise<ThreadRecord> {
-    const claimed = { threadId, owner, now, silentSince, leases: this.#leases };
-    return await this.#database.write(() => claim(this.#owners, claimed));
-  }
-
-  async resume(before: ThreadRecord, owner: Owner, now: string): Promise<ThreadRecord> {
-    return await this.#database.write(() => resume(before, { owner, now, leases: this.#leases }));
-  }
-
-  async revert(before: ThreadRecord, epoch: number): Promise<void> {
-    await this.#database.write(() => revert(before, epoch));
-  }
-
-  async runOf(threadId: string): Promise<number> {
-    return await this.#database.read(() => runOf(threadId));
-  }
-
-  async endOf(threadId: string, run: number): Promise<ThreadRecord | undefined> {
-    return await this.#database.write(() => endOf(threadId, run));
-  }
-
-  async heartbeat(
-    threadId: string,
-    epoch: number,
-    now: string,
-    progress: TurnProgress = {},
-  ): Promise<void> {
-    await this.#database.write(() => heartbeat(threadId, epoch, { now, ...progress }));
-  }
-
-  async signedHead(threadId: string): Promise<LogHead | undefined> {
-    return await this.#database.read(() => signedHead(threadId));
-  }
-
-  async assign(threadId: string, owner: Owner | null, now: string): Promise<boolean> {
-    return await this.#database.write(() => assign({ threadId, owner, now }));
-  }
-
-  async takeLaunch(
-    threadId: string,
-    owner: Owner,
-    limits: LaunchLimits,
-    now: string,
-  ): Promise<boolean> {
-    const launch = { threadId, owner, limits, now };
-    return await this.#database.write(() => takeLaunch(this.#owners, launch));
-  }
-
-  async finish(threadId: string, params: FinishParams): Promise<ThreadRecord> {
-    return await this.#database.write(() => finish(threadId, params));
-  }
-
-  async requestCancel(threadId: string, reason: string, now: string): Promise<void> {
-    await this.#database.write(() => requestCancel(threadId, reason, now));
-  }
-
-  async linkContinuation(
-    threadId: string,
-    successorId: string,
-    now: string,
-    epoch?: number,
-  ): Promise<void> {
-    await this.#database.write(() => linkContinuation(threadId, successorId, now, epoch));
-  }
-
-  async chain(threadId: string): Promise<readonly ThreadRecord[]> {
-    return await this.#database.read(() => chainOf(threadId));
-  }
-
-  close(options?: CloseOptions): void {
-    this.#database.close(options);
-  }
+/** The registry of a project in a database. `leases`: absent for a store that no fleet shares. */
+export function sqlRegistry(
+  database: SqlDatabase,
+  owners: Owners,
+  leases?: ThreadLeases,
+): Registry {
+  return bind<Registry>(database, {
+    register: writing((params) => register(params, leases)),
+    restore: writing(insertRecord),
+    renew: writing(renewRow),
+    get: reading(findRecord),
+    findIds: reading(idsLike),
+    list: reading(list),
+    claim: writing((threadId, owner, now, silentSince = null) =>
+      claim(owners, { threadId, owner, now, silentSince, leases }),
+    ),
+    resume: writing((before, owner, now) => resume(before, { owner, now, leases })),
+    revert: writing(revert),
+    runOf: reading(runOf),
+    endOf: writing(endOf),
+    heartbeat: writing((threadId, epoch, now, progress = {}) =>
+      heartbeat(threadId, epoch, { now, ...progress }),
+    ),
+    signedHead: reading(signedHead),
+    assign: writing((threadId, owner, now) => assign({ threadId, owner, now })),
+    takeLaunch: writing((threadId, owner, limits, now) =>
+      takeLaunch(owners, { threadId, owner, limits, now }),
+    ),
+    finish: writing(finish),
+    requestCancel: writing(requestCancel),
+    linkContinuation: writing(linkContinuation),
+    chain: reading(chainOf),
+  });
 }
 
 function* register(params: RegisterParams, leases: ThreadLeases | undefined): Work<ThreadRecord> {
