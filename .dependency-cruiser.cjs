@@ -30,15 +30,6 @@ const LAYERS = {
   ],
   export: ['core', 'log', 'items', 'trust'],
   pi: ['core', 'log', 'export', 'threads'],
-  testing: [
-    'core',
-    'providers/provider.ts',
-    'storage/store.ts',
-    'storage/deliveries.ts',
-    'storage/search-index.ts',
-    'storage/sql-work.ts',
-    'fleet/port.ts',
-  ],
   fleet: ['core', 'disk', 'trust', 'items', 'schedules', 'storage', 'threads'],
   app: [
     'core',
@@ -62,6 +53,16 @@ const LAYERS = {
   cli: ['core', 'disk', 'app', 'browser', 'fleet', 'schedules/options.ts'],
   browser: ['core', 'app', 'cli/terminal-text.ts', 'cli/visible.ts'],
 };
+// The published suites know the ports that they test, and no adapter.
+const TESTED = [
+  'core',
+  'providers/provider.ts',
+  'storage/store.ts',
+  'storage/deliveries.ts',
+  'storage/search-index.ts',
+  'storage/sql-work.ts',
+  'fleet/port.ts',
+];
 // Folders with no I/O at all, and the only builtins they may use.
 const PURE = ['core', 'policy', 'log', 'hooks', 'loop', 'export', 'schedules'];
 // Third-party packages with one home each, so that replacing one touches one folder.
@@ -78,13 +79,13 @@ const VENDORS = {
   'get-east-asian-width': ['cli'],
   zod: ['schemas'],
   croner: ['schedules'],
-  vitest: ['testing/conformance'],
+  vitest: [],
 };
 // Optional features: only these folders may load one, and only with `import()`, except for types.
 const SATELLITES = {
   pi: ['app'],
   browser: ['cli'],
-  fleet: ['app', 'cli', 'testing'],
+  fleet: ['app', 'cli'],
   'app/fleet': ['app', 'cli'],
 };
 // A satellite may consist of two folders: what composes it is beside the rest of the app.
@@ -94,7 +95,12 @@ const target = (t) => (t.endsWith('.ts') ? `^src/${esc(t)}$` : `^src/${t}/`);
 
 module.exports = {
   forbidden: [
-    { name: 'no-cycles', severity: 'error', from: { path: '^src/' }, to: { circular: true } },
+    {
+      name: 'no-cycles',
+      severity: 'error',
+      from: { path: '^(?:src|testing)/' },
+      to: { circular: true },
+    },
     ...Object.entries(LAYERS).map(([from, allowed]) => ({
       name: `layer-${from}`,
       severity: 'error',
@@ -170,7 +176,13 @@ module.exports = {
       name: 'src-does-not-import-tests',
       severity: 'error',
       from: { path: '^src/' },
-      to: { path: '^test/|\\.test\\.ts$' },
+      to: { path: '^test(?:ing)?/|\\.test\\.ts$' },
+    },
+    {
+      name: 'published-suites-know-ports',
+      severity: 'error',
+      from: { path: '^testing/' },
+      to: { path: '^(?:src|test)/', pathNot: TESTED.map(target) },
     },
   ],
   options: {

@@ -50,8 +50,8 @@ export async function bundle(outdir, { without = [], plugins = [], define: chang
     entryPoints: {
       'cli/main': 'src/cli/main.ts',
       index: 'src/index.ts',
-      'testing/index': 'src/testing/index.ts',
-      'testing/conformance/index': 'src/testing/conformance/index.ts',
+      'testing/index': 'testing/index.ts',
+      'testing/conformance/index': 'testing/conformance/index.ts',
       sandbox: '@anthropic-ai/sandbox-runtime',
     },
     outdir,
@@ -116,12 +116,12 @@ function copyTypesOfZod(outdir) {
       filter: (source) => path.extname(source) === '' || source.endsWith('.d.ts'),
     });
   }
-  const schemas = path.join(outdir, 'schemas');
+  const schemas = path.join(outdir, 'src', 'schemas');
   for (const name of readdirSync(schemas)) {
     const file = path.join(schemas, name);
     const text = readFileSync(file, 'utf8').replace(
       " from 'zod';",
-      " from '../vendor/zod/index.js';",
+      " from '../../vendor/zod/index.js';",
     );
     writeFileSync(file, text);
   }

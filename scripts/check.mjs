@@ -8,7 +8,7 @@ import process from 'node:process';
 import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-const LINTED = ['src', 'test', 'scripts', 'startup', 'bench', 'bin'];
+const LINTED = ['src', 'test', 'testing', 'scripts', 'startup', 'bench', 'bin'];
 const CODE = /\.(?:[cm]?js|ts)$/;
 
 const isText = (file) =>

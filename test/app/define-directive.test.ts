@@ -8,7 +8,7 @@ import { loadDefined } from '../../src/app/program/directives.ts';
 import { completedOrThrow } from '../../src/app/run-types.ts';
 import type { JsonValue } from '../../src/core/json.ts';
 import { parseDirective } from '../../src/items/directive.ts';
-import { mockModel } from '../../src/testing/index.ts';
+import { mockModel } from '../../testing/index.ts';
 import { libraryLab } from './library-lab.ts';
 
 const PROGRAM_REQUIRED = { code: 'program_required' };

@@ -6,7 +6,7 @@ import {
   openMemoryStore,
   type ProviderKind,
 } from '../../src/index.ts';
-import { mockModel } from '../../src/testing/index.ts';
+import { mockModel } from '../../testing/index.ts';
 import { libraryLab } from './library-lab.ts';
 
 const price = defineTool({

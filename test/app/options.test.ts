@@ -8,7 +8,7 @@ import type { RunEvent } from '../../src/hooks/handlers.ts';
 import { openMemoryStore } from '../../src/storage/memory-store.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import type { Store } from '../../src/storage/store.ts';
-import { mockModel } from '../../src/testing/index.ts';
+import { mockModel } from '../../testing/index.ts';
 import { libraryLab } from './library-lab.ts';
 
 const WORK = 'team/work';

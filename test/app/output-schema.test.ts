@@ -3,7 +3,7 @@ import path from 'node:path';
 import { expect, expectTypeOf, it } from 'vitest';
 import { z } from 'zod';
 import { defineDirective } from '../../src/app/program/define-directive.ts';
-import { mockModel } from '../../src/testing/index.ts';
+import { mockModel } from '../../testing/index.ts';
 import { libraryLab } from './library-lab.ts';
 
 const FINDING = z.object({ file: z.string(), line: z.int().optional() });

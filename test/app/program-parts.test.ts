@@ -3,7 +3,7 @@ import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { McpServerOptions } from '../../src/app/api/rye.ts';
 import type { ModelRequest } from '../../src/providers/provider.ts';
-import { mockModel } from '../../src/testing/index.ts';
+import { mockModel } from '../../testing/index.ts';
 import { libraryLab } from './library-lab.ts';
 
 const MOCKED = { provider: 'mock', behavior: { nudge: false } } as const;

@@ -7,7 +7,7 @@ import type { AssistantBlock } from '../../src/core/message.ts';
 import { NO_USAGE } from '../../src/core/usage.ts';
 import { buildTree } from '../../src/log/tree.ts';
 import { type TreeDivider, viewTree } from '../../src/log/tree-view.ts';
-import { THREAD } from '../../src/testing/conformance/fixtures.ts';
+import { THREAD } from '../../testing/conformance/fixtures.ts';
 import { place, userMessage } from '../log/support.ts';
 
 export function answer(content: readonly AssistantBlock[]): EventDraft {

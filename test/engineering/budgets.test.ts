@@ -47,19 +47,19 @@ it('counts a folder inside of a room once, and imports that cross its border', (
 });
 
 it('fails above a row, without one, and where tests outgrow the sources', () => {
-  const budget = { test_lines_per_line: 0.5, src: { 'src/app': ROW, 'src/gone': ROW } };
+  const budget = { test_lines_per_line: 0.5, folders: { 'src/app': ROW, 'src/gone': ROW } };
   const figures = { 'src/app': { ...ROW, lines: 4 }, 'src/new': { ...ROW, lines: 6 } };
   const { over } = compare(budget, figures, 6) as { over: readonly string[] };
   expect(over.join('\n')).toMatchInlineSnapshot(`
     "src/app: 4 lines, 3 allowed
     src/gone has a row and no files: remove the row
     src/new has no row: {"lines":6,"files":2,"imports":1}
-    test: 6 lines, 5 allowed"
+    test: 6 lines, 5 allowed for those of src and testing"
   `);
 });
 
 it('asks to lower a row that reality is below of', () => {
-  const budget = { test_lines_per_line: 1, src: { 'src/app': ROW } };
+  const budget = { test_lines_per_line: 1, folders: { 'src/app': ROW } };
   expect(compare(budget, { 'src/app': { ...ROW, files: 1 } }, 0)).toEqual({
     over: [],
     lower: ['src/app: files 1'],

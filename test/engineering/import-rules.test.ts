@@ -39,7 +39,7 @@ function exists(pattern: string): boolean {
   if (vendor !== undefined)
     return existsSync(path.join('node_modules', vendor.replaceAll('\\', '')));
   const expression = new RegExp(pattern);
-  return [...files, 'test/'].some((file) => expression.test(file));
+  return [...files, 'test/', 'testing/'].some((file) => expression.test(file));
 }
 
 describe('the import rules', () => {

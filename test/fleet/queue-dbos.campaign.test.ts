@@ -13,8 +13,8 @@ import {
   type MortalWorker,
   noting,
   type OpenedQueue,
-} from '../../src/testing/conformance/fleet-fixtures.ts';
-import { describeFleetQueue } from '../../src/testing/conformance/fleet-queue.ts';
+} from '../../testing/conformance/fleet-fixtures.ts';
+import { describeFleetQueue } from '../../testing/conformance/fleet-queue.ts';
 import { bundle } from '../helpers/bundle.ts';
 import { type PostgresServer, startPostgres } from '../helpers/postgres.ts';
 

@@ -1,6 +1,6 @@
 import { systemClock } from '../../src/app/system.ts';
-import { MemoryQueue } from '../../src/fleet/memory-queue.ts';
-import { describeFleetQueue } from '../../src/testing/conformance/fleet-queue.ts';
+import { describeFleetQueue } from '../../testing/conformance/fleet-queue.ts';
+import { MemoryQueue } from './memory-queue.ts';
 
 describeFleetQueue('in memory', async () => {
   const queue = new MemoryQueue(systemClock);

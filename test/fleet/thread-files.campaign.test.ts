@@ -15,7 +15,7 @@ import { threadPorts } from '../../src/app/thread-env.ts';
 import { threadFiles } from '../../src/app/thread-files.ts';
 import { Workspace } from '../../src/app/workspace.ts';
 import { ownerOf } from '../../src/storage/owners.ts';
-import { threadParams } from '../../src/testing/conformance/fixtures.ts';
+import { threadParams } from '../../testing/conformance/fixtures.ts';
 import { type PostgresServer, startPostgres } from '../helpers/postgres.ts';
 import type { Workspace as Machine } from '../helpers/workspace.ts';
 import { isThere, readingThread, threadFile, trust, twoMachines, useStore } from './machines.ts';

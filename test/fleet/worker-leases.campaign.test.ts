@@ -18,7 +18,7 @@ import {
   threadParams,
   userMessage,
   writerOptions,
-} from '../../src/testing/conformance/fixtures.ts';
+} from '../../testing/conformance/fixtures.ts';
 import { type PostgresServer, startPostgres } from '../helpers/postgres.ts';
 import { openProxy } from '../helpers/tcp-proxy.ts';
 

@@ -1,4 +1,4 @@
-import type { Scenario } from '../../src/testing/conformance/provider.ts';
+import type { Scenario } from '../../testing/conformance/provider.ts';
 import type { ChatTurn } from './chat-server.ts';
 
 /** Returns the chunks of an answer in the shape that its documentation or a capture shows. */

@@ -10,7 +10,7 @@ import {
 } from '../../src/log/checkpoint.ts';
 import { encodeEvent, encodeHeader } from '../../src/log/codec.ts';
 import { LOG_START, placeEvent } from '../../src/log/cursor.ts';
-import { headerFor, THREAD } from '../../src/testing/conformance/fixtures.ts';
+import { headerFor, THREAD } from '../../testing/conformance/fixtures.ts';
 
 export {
   delta,
@@ -18,7 +18,7 @@ export {
   THREAD,
   testKey,
   userMessage,
-} from '../../src/testing/conformance/fixtures.ts';
+} from '../../testing/conformance/fixtures.ts';
 
 /** Places drafts as a writer does, with ids e1, e2… or another prefix. */
 export function place(drafts: readonly EventDraft[], prefix = 'e'): readonly LogEvent[] {

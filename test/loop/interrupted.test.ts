@@ -15,7 +15,7 @@ import { CAPABILITIES, type Dialect } from '../../src/providers/catalog.ts';
 import { DIALECT_TRAITS } from '../../src/providers/openai/dialect.ts';
 import { buildRequest as chatRequest } from '../../src/providers/openai/request.ts';
 import type { ModelEvent } from '../../src/providers/provider.ts';
-import { aRequest } from '../../src/testing/conformance/provider.ts';
+import { aRequest } from '../../testing/conformance/provider.ts';
 import { type ChatBody, checkChatRequest } from '../helpers/chat-rules.ts';
 import { runs } from '../helpers/runs.ts';
 import { shippedRules } from '../helpers/shipped-rules.ts';

@@ -9,8 +9,8 @@ import {
   describeProvider,
   type Opened,
   type Scenario,
-} from '../../src/testing/conformance/provider.ts';
-import { type MockTurn, mockModel } from '../../src/testing/index.ts';
+} from '../../testing/conformance/provider.ts';
+import { type MockTurn, mockModel } from '../../testing/index.ts';
 import { type ChatTurn, chatCall, chatText, startChatServer } from '../helpers/chat-server.ts';
 import { startWireServer, text, toolUse, type WireTurn } from '../helpers/wire-server.ts';
 import { planOf } from '../loop/scripted.ts';

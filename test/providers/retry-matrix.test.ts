@@ -9,7 +9,7 @@ import {
   contentIn,
   failureIn,
   grammarProblems,
-} from '../../src/testing/conformance/provider.ts';
+} from '../../testing/conformance/provider.ts';
 import {
   type ChatServer,
   type ChatTurn,

@@ -3,7 +3,7 @@ import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { JsonObject } from '../../src/core/json.ts';
 import { embeddedConfig } from '../../src/providers/catalog.ts';
-import { describeProvider, type Opened } from '../../src/testing/conformance/provider.ts';
+import { describeProvider, type Opened } from '../../testing/conformance/provider.ts';
 import { type LibraryLab, libraryLab } from '../app/library-lab.ts';
 import {
   LINES,

@@ -12,7 +12,7 @@ import {
   describeProvider,
   failureIn,
   type Opened,
-} from '../../src/testing/conformance/provider.ts';
+} from '../../testing/conformance/provider.ts';
 import { type ChatTurn, chatText, startChatServer } from '../helpers/chat-server.ts';
 import { spoken } from '../helpers/vendor-wires.ts';
 import { startWireServer, text, toolUse, type WireTurn } from '../helpers/wire-server.ts';

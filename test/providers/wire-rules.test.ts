@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { collect, failureIn } from '../../src/testing/conformance/provider.ts';
+import { collect, failureIn } from '../../testing/conformance/provider.ts';
 import { checkRequest, type WireBody, type WireMessage } from '../helpers/wire-rules.ts';
 import { startWireServer } from '../helpers/wire-server.ts';
 import { claudeAt } from './fixtures.ts';

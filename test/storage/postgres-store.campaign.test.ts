@@ -17,8 +17,8 @@ import {
   threadParams,
   userMessage,
   writerOptions,
-} from '../../src/testing/conformance/fixtures.ts';
-import { describeStore } from '../../src/testing/conformance/store.ts';
+} from '../../testing/conformance/fixtures.ts';
+import { describeStore } from '../../testing/conformance/store.ts';
 import { type PostgresServer, startPostgres } from '../helpers/postgres.ts';
 
 let server: PostgresServer;

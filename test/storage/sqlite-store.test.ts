@@ -1,5 +1,5 @@
 import { appendFileSync } from 'node:fs';
-import { describeStore } from '../../src/testing/conformance/store.ts';
+import { describeStore } from '../../testing/conformance/store.ts';
 import { openTestStore, type TestStore } from './support.ts';
 
 // Requirement: finished-runs-again

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll } from 'vitest';
 import { openStore } from '../../src/storage/open-store.ts';
 import type { LogReopenOptions, Store } from '../../src/storage/store.ts';
-import { countingIds, STOPPED, testKey } from '../../src/testing/conformance/fixtures.ts';
+import { countingIds, STOPPED, testKey } from '../../testing/conformance/fixtures.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
 export const key = testKey();

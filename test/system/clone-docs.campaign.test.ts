@@ -6,15 +6,21 @@ import { expect, it, onTestFinished } from 'vitest';
 import { type PageCommand, readConsolePage } from '../helpers/console-page.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
-/** Runs what a page tells the reader of a clone to type, in this clone. What is beside it is in a temporary folder. */
+/**
+ * Runs what a page tells the reader of a clone to type, in this clone. What is beside it is in a temporary folder. Leaves
+ * out the lines of `.ci/run`, such as `npm run check`: they have just been run in the same clone.
+ */
 function typeIn(folder: string, page: string): void {
   const commands = readConsolePage(page).filter(
     (step): step is PageCommand => step.kind === 'clone',
   );
   expect(commands.length).toBeGreaterThan(0);
+  const alreadyRun = readFileSync('.ci/run', 'utf8').split('\n');
   const env = { PATH: process.env['PATH'], HOME: path.join(folder, 'home') };
   for (const { command } of commands) {
-    const moved = command.replace(/\s+#.*$/, '').replaceAll(/\.\.(?=\/|$)/g, folder);
+    const typed = command.replace(/\s+#.*$/, '');
+    if (alreadyRun.includes(typed)) continue;
+    const moved = typed.replaceAll(/\.\.(?=\/|$)/g, folder);
     execFileSync('sh', ['-ec', moved], { env, stdio: 'pipe' });
   }
 }

@@ -5,7 +5,7 @@ import { systemClock, systemIds } from '../../src/app/system.ts';
 import { toMicroUsd } from '../../src/core/usage.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import type { BudgetRow, Store } from '../../src/storage/store.ts';
-import { COST, T0, T1, threadParams } from '../../src/testing/conformance/fixtures.ts';
+import { COST, T0, T1, threadParams } from '../../testing/conformance/fixtures.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { calls, reply, toolUse, type WireTurn } from '../helpers/wire-server.ts';

@@ -8,7 +8,7 @@ import {
   collect,
   failureIn,
   grammarProblems,
-} from '../../../src/testing/conformance/provider.ts';
+} from '../../../testing/conformance/provider.ts';
 import {
   reply,
   startWireServer,

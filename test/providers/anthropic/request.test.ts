@@ -5,7 +5,7 @@ import { userText } from '../../../src/core/message.ts';
 import { NO_USAGE } from '../../../src/core/usage.ts';
 import { buildRequest, requestText, traitsOfId } from '../../../src/providers/anthropic/request.ts';
 import type { ModelRequest, ThinkingLevel } from '../../../src/providers/provider.ts';
-import { aRequest } from '../../../src/testing/conformance/provider.ts';
+import { aRequest } from '../../../testing/conformance/provider.ts';
 import { shippedRules } from '../../helpers/shipped-rules.ts';
 import { checkRequest, type WireBlock, type WireBody } from '../../helpers/wire-rules.ts';
 

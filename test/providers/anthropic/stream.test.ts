@@ -12,7 +12,7 @@ import {
   contentIn,
   failureIn,
   grammarProblems,
-} from '../../../src/testing/conformance/provider.ts';
+} from '../../../testing/conformance/provider.ts';
 import { startWireServer } from '../../helpers/wire-server.ts';
 import { claudeAt } from '../fixtures.ts';
 

@@ -19,7 +19,7 @@ import {
   contentIn,
   failureIn,
   grammarProblems,
-} from '../../../src/testing/conformance/provider.ts';
+} from '../../../testing/conformance/provider.ts';
 
 function step(name: string, ...calls: readonly Partial<ProcessCall>[]): ProcessStep {
   return {

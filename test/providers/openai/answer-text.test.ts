@@ -11,7 +11,7 @@ import {
   collect,
   contentIn,
   grammarProblems,
-} from '../../../src/testing/conformance/provider.ts';
+} from '../../../testing/conformance/provider.ts';
 import { chatText, startChatServer } from '../../helpers/chat-server.ts';
 import { chatAt } from '../fixtures.ts';
 

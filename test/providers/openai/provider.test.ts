@@ -6,7 +6,7 @@ import {
   contentIn,
   failureIn,
   grammarProblems,
-} from '../../../src/testing/conformance/provider.ts';
+} from '../../../testing/conformance/provider.ts';
 import { type ChatTurn, chatCall, chatText, startChatServer } from '../../helpers/chat-server.ts';
 import { chatAt, manualClock, SECRET_KEY, systemClock } from '../fixtures.ts';
 

@@ -12,7 +12,7 @@ import { CAPABILITIES, type Dialect } from '../../../src/providers/catalog.ts';
 import { DIALECT_TRAITS } from '../../../src/providers/openai/dialect.ts';
 import { buildRequest, type ModelTraits } from '../../../src/providers/openai/request.ts';
 import { THINKING_LEVELS } from '../../../src/providers/provider.ts';
-import { aRequest } from '../../../src/testing/conformance/provider.ts';
+import { aRequest } from '../../../testing/conformance/provider.ts';
 import { type ChatBody, checkChatRequest } from '../../helpers/chat-rules.ts';
 import { shippedRules } from '../../helpers/shipped-rules.ts';
 

@@ -13,7 +13,7 @@ import {
   contentIn,
   failureIn,
   grammarProblems,
-} from '../../../src/testing/conformance/provider.ts';
+} from '../../../testing/conformance/provider.ts';
 import { startChatServer } from '../../helpers/chat-server.ts';
 import { chatAt } from '../fixtures.ts';
 

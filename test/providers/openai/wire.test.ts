@@ -5,7 +5,7 @@ import { userText } from '../../../src/core/message.ts';
 import { NO_USAGE } from '../../../src/core/usage.ts';
 import type { ModelConfig, ProviderConfig } from '../../../src/providers/catalog.ts';
 import type { ModelRequest } from '../../../src/providers/provider.ts';
-import { aRequest, collect, contentIn } from '../../../src/testing/conformance/provider.ts';
+import { aRequest, collect, contentIn } from '../../../testing/conformance/provider.ts';
 import { startChatServer } from '../../helpers/chat-server.ts';
 import { CATALOG } from '../../helpers/shipped-rules.ts';
 import { chatAt } from '../fixtures.ts';

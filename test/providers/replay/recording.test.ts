@@ -7,7 +7,7 @@ import {
   recordingProvider,
   replayProvider,
 } from '../../../src/providers/replay/recording.ts';
-import { aRequest, collect, failureIn } from '../../../src/testing/conformance/provider.ts';
+import { aRequest, collect, failureIn } from '../../../testing/conformance/provider.ts';
 import { reply, startWireServer, text, thinking, toolUse } from '../../helpers/wire-server.ts';
 import { claudeAt, SECRET_KEY } from '../fixtures.ts';
 

@@ -1,13 +1,13 @@
 import { afterEach, describe, expect, test } from 'vitest';
-import { isJsonObject, parseJson } from '../../core/json.ts';
-import type { AssistantBlock, Message } from '../../core/message.ts';
-import { userText } from '../../core/message.ts';
+import { isJsonObject, parseJson } from '../../src/core/json.ts';
+import type { AssistantBlock, Message } from '../../src/core/message.ts';
+import { userText } from '../../src/core/message.ts';
 import type {
   ModelEvent,
   ModelProvider,
   ModelRequest,
   ProviderFailure,
-} from '../../providers/provider.ts';
+} from '../../src/providers/provider.ts';
 
 /** The content of an answer. Adapters translate it to their wire. */
 export interface Scenario {

@@ -1,6 +1,5 @@
-import { type Clock, isoTime } from '../core/clock.ts';
-import { RyeError } from '../core/errors.ts';
-import type { Transaction } from '../storage/sql-work.ts';
+import { type Clock, isoTime } from '../../src/core/clock.ts';
+import { RyeError } from '../../src/core/errors.ts';
 import {
   checkLimits,
   checkQueueName,
@@ -9,8 +8,8 @@ import {
   legOfFiring,
   rowOfLeg,
   timeOf,
-} from './leg.ts';
-import { type LegEnd, LegRunner } from './leg-runner.ts';
+} from '../../src/fleet/leg.ts';
+import { type LegEnd, LegRunner } from '../../src/fleet/leg-runner.ts';
 import type {
   FleetQueue,
   LegSpec,
@@ -21,7 +20,8 @@ import type {
   ScheduleState,
   Worker,
   WorkOptions,
-} from './port.ts';
+} from '../../src/fleet/port.ts';
+import type { Transaction } from '../../src/storage/sql-work.ts';
 
 const NO_LIMITS: QueueLimits = { global: null, partition: null, rate: null };
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { QueueNotice } from '../../fleet/port.ts';
+import type { QueueNotice } from '../../src/fleet/port.ts';
 import { aborted, eventually, type House, noting } from './fleet-fixtures.ts';
 
 /** Cases in which a leg ends other than by its run: cancelled, drained, failed, dead, hostile; and what is forgotten. */

@@ -1,8 +1,8 @@
-import { wireName } from '../core/ids.ts';
-import type { JsonObject } from '../core/json.ts';
-import type { AssistantBlock } from '../core/message.ts';
-import { NO_USAGE } from '../core/usage.ts';
-import type { ModelEvent, ModelRequest, ProviderKind } from '../providers/provider.ts';
+import { wireName } from '../src/core/ids.ts';
+import type { JsonObject } from '../src/core/json.ts';
+import type { AssistantBlock } from '../src/core/message.ts';
+import { NO_USAGE } from '../src/core/usage.ts';
+import type { ModelEvent, ModelRequest, ProviderKind } from '../src/providers/provider.ts';
 
 /** A call of a tool, by the id of the tool or by the name that the model sees. */
 export interface MockCall {

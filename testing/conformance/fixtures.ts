@@ -7,20 +7,20 @@ import {
   verify,
 } from 'node:crypto';
 import canonicalize from 'canonicalize';
-import type { Clock } from '../../core/clock.ts';
-import type { EventDraft, LogHeader } from '../../core/events.ts';
-import type { IdSource } from '../../core/ids.ts';
-import type { JsonObject } from '../../core/json.ts';
-import type { PayloadSigner, PayloadVerifier } from '../../core/signing.ts';
-import { NO_COST } from '../../core/usage.ts';
-import type { EnqueueParams, RunKey, SteerParams } from '../../storage/deliveries.ts';
+import type { Clock } from '../../src/core/clock.ts';
+import type { EventDraft, LogHeader } from '../../src/core/events.ts';
+import type { IdSource } from '../../src/core/ids.ts';
+import type { JsonObject } from '../../src/core/json.ts';
+import type { PayloadSigner, PayloadVerifier } from '../../src/core/signing.ts';
+import { NO_COST } from '../../src/core/usage.ts';
+import type { EnqueueParams, RunKey, SteerParams } from '../../src/storage/deliveries.ts';
 import type {
   LogReopenOptions,
   Owner,
   OwnerColumns,
   RegisterParams,
   Store,
-} from '../../storage/store.ts';
+} from '../../src/storage/store.ts';
 
 /** Opens an empty store, which is closed after the test. */
 export type OpenStore = () => Promise<Store>;
