@@ -1,5 +1,6 @@
 import { tmpdir } from 'node:os';
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { definitions } from './scripts/define.mjs';
 
 /** Take long: faults of a fleet and of disks, corpora, memory. `npm test` leaves them to `npm run test:all`. */
@@ -25,6 +26,29 @@ const DEEPER = [
   'test/log/{scanner,verifier}.test.ts',
   'test/threads/{session-oracle,undo-model}.test.ts',
 ];
+
+/** Take a minute and more each. The campaigns begin with them, so that none runs on alone at the end. */
+const LONGEST = [
+  'faults/crash-bill',
+  'cli/signals',
+  'fleet/outage',
+  'faults/kill',
+  'system/docs',
+  'deliveries/mutants',
+  'fleet/hostile-columns',
+  'faults/merge',
+  'fleet/source',
+];
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification): number => {
+      const place = LONGEST.findIndex((name) => moduleId.includes(`/test/${name}.`));
+      return place < 0 ? LONGEST.length : place;
+    };
+    return (await super.sort(files)).toSorted((a, b) => rank(a) - rank(b));
+  }
+}
 
 export default defineConfig({
   define: await definitions(),
@@ -53,6 +77,7 @@ export default defineConfig({
       },
       { extends: true, test: { name: 'campaign-alone', include: ALONE_CAMPAIGNS, env: DISK } },
     ],
+    sequence: { sequencer: LongestFirst },
     globalSetup: ['test/helpers/cli-package-setup.ts'],
     testTimeout: 60_000,
     hookTimeout: 60_000,
