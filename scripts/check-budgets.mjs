@@ -1,6 +1,6 @@
 // Compares every folder with its row in budgets.json: code lines, files, and imports across its border. Fails above a
 // row, for a folder without one, and where tests outgrow the sources. `--lower` writes the figures of today where they
-// are below the rows; whoever has to raise a row edits it by hand, in a commit that says what the lines bought.
+// are below the rows. A row is raised by hand, in a commit whose message names what the lines bought.
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import process from 'node:process';

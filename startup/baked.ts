@@ -2,18 +2,23 @@
 import { createHash } from 'node:crypto';
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { type BakedNode, freezeConfig } from '../src/items/config.ts';
+import { type CheckedSchema, findProblem } from '../src/core/check.ts';
+import { type BakedFile, flattenConfig, freezeConfig } from '../src/items/config.ts';
 import { readConfigText } from '../src/items/config-yaml.ts';
 import type { RuleContent } from '../src/startup/baked-rules.ts';
-import { compact } from '../src/core/json.ts';
+import { compact, type JsonObject } from '../src/core/json.ts';
 import { parseRule } from '../src/items/rule.ts';
 import { checkRule } from '../src/loop/stream-rules/rules.ts';
 import { compileGlob } from '../src/tools/glob-pattern.ts';
+import { parseErrorRules } from '../src/policy/error-class.ts';
+import policies from '../src/schemas/policy.json' with { type: 'json' };
+import provider from '../src/schemas/provider.json' with { type: 'json' };
+import settings from '../src/schemas/settings.json' with { type: 'json' };
 import { sha256Hex } from '../src/trust/keys.ts';
 
 
-/** Parses every YAML file below `<spaceDir>/.ai/config`. The keys are the SHA-256 hex of the bytes. */
-export function systemConfig(spaceDir: string): Readonly<Record<string, BakedNode>> {
+/** Parses every YAML file below `<spaceDir>/.ai/config` and throws for an invalid one. The keys are the SHA-256 hex of the bytes. */
+export function systemConfig(spaceDir: string): Readonly<Record<string, BakedFile>> {
   const root = join(spaceDir, '.ai', 'config');
   const files = readdirSync(root, { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.yaml'))
@@ -21,10 +26,27 @@ export function systemConfig(spaceDir: string): Readonly<Record<string, BakedNod
   return Object.fromEntries(
     files.map((name) => {
       const bytes = readFileSync(join(root, name));
-      const node = freezeConfig(readConfigText(bytes.toString('utf8'), name), name);
-      return [createHash('sha256').update(bytes).digest('hex'), node];
+      const parsed = readConfigText(bytes.toString('utf8'), name);
+      const { value } = flattenConfig(parsed);
+      assertValid(name, value);
+      const file: BakedFile = { value, node: freezeConfig(parsed, name) };
+      return [createHash('sha256').update(bytes).digest('hex'), file];
     }),
   );
+}
+
+/** Checks a shipped file, so that no start has to. */
+function assertValid(name: string, value: JsonObject): void {
+  const id = name.slice(0, -'.yaml'.length);
+  const known = new Map<string, CheckedSchema>(Object.entries(settings.properties));
+  const schema = id.startsWith('agent/providers/')
+    ? provider
+    : id === 'agent/capability_risk'
+      ? policies.properties.riskTable
+      : known.get(id);
+  const problem = schema && findProblem(schema, value);
+  if (problem) throw new Error(`${name}: ${problem.path.join('.')} ${problem.text}`);
+  if (id === 'agent/error_classification') parseErrorRules(value['patterns'] as readonly unknown[], name);
 }
 
 

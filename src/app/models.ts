@@ -273,7 +273,8 @@ export class Models implements ModelSource {
       ),
     );
     // a file that is ignored or empty configures no provider
-    const isEmpty = ([, { origins }]: (typeof files)[number]): boolean => origins.size === 0;
+    const isEmpty = ([, file]: (typeof files)[number]): boolean =>
+      !file.isShipped && file.origins.size === 0;
     const ignored = files.filter(isEmpty).map(([name]) => name);
     const counted = Object.fromEntries(files.filter((file) => !isEmpty(file)));
     const book = new PriceBook(counted, await config.load('agent/prices'), ignored);

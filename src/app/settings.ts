@@ -30,7 +30,7 @@ function checkedSettings<N extends keyof SettingsFiles>(
   name: N,
   config: LoadedConfig,
 ): SettingsFiles[N] {
-  const problem = findProblem(schemas[name], config.value);
+  const problem = config.isShipped ? undefined : findProblem(schemas[name], config.value);
   if (!problem) return config.value;
   const path = problem.path.join('.');
   const what = problem.known ? `unknown member "${path}"` : `${path} ${problem.text}`;
@@ -176,7 +176,7 @@ function limitSource(
 function readErrorPatterns(config: LoadedConfig): readonly JsonObject[] {
   const name = 'agent/error_classification';
   const patterns = checkedSettings(name, config).patterns ?? [];
-  parseErrorRules(patterns, originOf(name, config, 'patterns'));
+  if (!config.isShipped) parseErrorRules(patterns, originOf(name, config, 'patterns'));
   return patterns as readonly JsonObject[];
 }
 
@@ -235,6 +235,7 @@ function threadSettings(
 async function readRisks(config: Config): Promise<RiskTable> {
   const name = 'agent/capability_risk';
   const table = await config.load(name);
+  if (table.isShipped) return parseRiskTable(table.value, { path: `config ${name}` });
   const problem = findProblem(policies.properties.riskTable, table.value);
   const path = problem?.path.join('.') ?? 'classifications';
   return parseRiskTable(table.value, { path: originOf(name, table, path) });

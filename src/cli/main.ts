@@ -41,6 +41,7 @@ async function runCall(argv: readonly string[], io: Io): Promise<ExitCode> {
     const parser = buildParser({
       io,
       isShort: !wantsAll(argv),
+      first: argv[0],
       print: (text) => {
         printed += text;
       },
@@ -114,6 +115,8 @@ interface ParserOptions {
   readonly io: Io;
   /** The help of rye itself is the short one. */
   readonly isShort: boolean;
+  /** The first word of the command line. */
+  readonly first: string | undefined;
   readonly print: (text: string) => void;
   readonly setExitCode: (exitCode: ExitCode) => void;
 }
@@ -169,21 +172,22 @@ function addCommand(
   const takesLast = declareArguments(parser, command);
   for (const option of command.options) parser.addOption(parserOption(option));
   const children = new Map<Parser, Command>();
-  for (const child of command.commands ?? []) {
+  const called = parser.parent === null ? options.first : undefined;
+  for (const child of named(command.commands ?? [], called)) {
     const isDefault = child.name === command.defaultCommand;
-    const named = parser.command(child.name, { isDefault }).summary(child.summary);
-    if (child.heading !== undefined) named.helpGroup(child.heading);
-    children.set(named.helpCommand(false), child);
+    const declared = parser.command(child.name, { isDefault }).summary(child.summary);
+    if (child.heading !== undefined) declared.helpGroup(child.heading);
+    children.set(declared.helpCommand(false), child);
   }
-  for (const child of command.internal ?? []) {
+  for (const child of named(command.internal ?? [], called)) {
     children.set(parser.command(child.name, { hidden: true }), child);
   }
-  parser.hook('preSubcommand', async (_, called) => {
-    const child = children.get(called);
+  parser.hook('preSubcommand', async (_, chosen) => {
+    const child = children.get(chosen);
     if (child === undefined) return;
     const isDefault = child.name === command.defaultCommand;
     const loaded = await loadCommand(child);
-    addCommand(called, loaded, options, isDefault ? { parser, command } : undefined);
+    addCommand(chosen, loaded, options, isDefault ? { parser, command } : undefined);
   });
   const { run } = command;
   if (run !== undefined) {
@@ -222,6 +226,12 @@ function addCommand(
       throw new MissingCommand(pathOf(parser), parser.helpInformation());
     });
   }
+}
+
+/** Leaves the command of that name alone, if there is one: nothing else of the list is then needed. */
+function named(commands: readonly Command[], name: string | undefined): readonly Command[] {
+  const found = commands.filter((command) => command.name === name);
+  return found.length > 0 ? found : commands;
 }
 
 /** A word that may be the path of a file: it names a folder of the file system, or has an extension. */

@@ -46,6 +46,7 @@ export function displayWidth(text: string): number {
 }
 
 function characterWidth(character: string): number {
+  if (character >= ' ' && character <= '~') return 1;
   if (ZERO_WIDTH.test(character)) return 0;
   return eastAsianWidth(character.codePointAt(0) ?? 0);
 }

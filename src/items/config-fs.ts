@@ -26,6 +26,7 @@ import {
   overriddenFile,
   overridePath,
   SIGNED_ONLY,
+  shippedConfig,
   type UnknownSetting,
   unknownSettings,
   withLowerRows,
@@ -134,6 +135,8 @@ async function mergeLayers(
   options: ConfigOptions,
 ): Promise<LoadedConfig> {
   const { overrides = [] } = options;
+  const unchanged = unchangedConfig(name, options);
+  if (unchanged) return unchanged;
   const names = overrides.length === 0 ? [] : configNames(options);
   const shipped = (await layer(name, 'system')) ?? EMPTY_MAP;
   let node = EMPTY_MAP;
@@ -156,6 +159,16 @@ async function mergeLayers(
     lay(nestConfig(path, given));
   }
   return flattenConfig(node);
+}
+
+/** Returns a shipped file that no other space, and no override, lays anything over. */
+function unchangedConfig(name: string, options: ConfigOptions): LoadedConfig | undefined {
+  const { spaces, overrides = [] } = options;
+  // its limits are merged by their meaning, also with nothing
+  if (name === LIMITS_FILE || overrides.length > 0) return undefined;
+  const found = spaces.find('config', name);
+  if (found?.space !== 'system' || !verifyFile(found, options).ok) return undefined;
+  return shippedConfig(sha256Hex(found.bytes), found.path);
 }
 
 /** Lays one version of a file over another. What guards is merged by its meaning. */

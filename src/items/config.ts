@@ -20,6 +20,8 @@ export type ConfigNode =
 export interface LoadedConfig {
   readonly value: JsonObject;
   readonly origins: ReadonlyMap<string, string>;
+  /** True for a file that rye ships and that nothing changes here: the build has checked it. */
+  readonly isShipped?: boolean;
 }
 
 export const EMPTY_MAP: ConfigNode = { kind: 'map', members: new Map(), origin: 'default' };
@@ -306,17 +308,43 @@ interface BakedMap {
 /** Replaced by the build and the test runner; see `scripts/define.mjs`. */
 declare const __RYE_SYSTEM_CONFIG__: string;
 
-let baked: Readonly<Record<string, BakedNode>> | undefined;
+/** A shipped file as the build keeps it: its value, and the same with the line of each part. */
+export interface BakedFile {
+  readonly value: JsonObject;
+  readonly node: BakedNode;
+}
+
+let baked: Readonly<Record<string, BakedFile>> | undefined;
+
+function bakedFile(sha256: string): BakedFile | undefined {
+  if (typeof __RYE_SYSTEM_CONFIG__ === 'undefined') return undefined;
+  baked ??= JSON.parse(__RYE_SYSTEM_CONFIG__) as Readonly<Record<string, BakedFile>>;
+  return baked[sha256];
+}
 
 /**
  * Returns the parsed configuration file with this SHA-256 if rye ships it; undefined for other files. The build parses
  * shipped files, because parsing them is a large part of starting a thread.
  */
 export function bakedConfig(sha256: string, path: string): ConfigNode | undefined {
-  if (typeof __RYE_SYSTEM_CONFIG__ === 'undefined') return undefined;
-  baked ??= JSON.parse(__RYE_SYSTEM_CONFIG__) as Readonly<Record<string, BakedNode>>;
-  const node = baked[sha256];
-  return node === undefined ? undefined : thawConfig(node, path);
+  const file = bakedFile(sha256);
+  return file && thawConfig(file.node, path);
+}
+
+/** Returns the file with this SHA-256 as it is in effect with nothing over it, if rye ships it. */
+export function shippedConfig(sha256: string, path: string): LoadedConfig | undefined {
+  const file = bakedFile(sha256);
+  if (file === undefined) return undefined;
+  let origins: LoadedConfig['origins'] | undefined;
+  return {
+    value: file.value,
+    isShipped: true,
+    // only messages about a mistake need them
+    get origins() {
+      origins ??= flattenConfig(thawConfig(file.node, path)).origins;
+      return origins;
+    },
+  };
 }
 
 /** A parsed file as the build keeps it: without its path, which differs from one installation to the next. */

@@ -33,6 +33,7 @@ export function globMatches(pattern: string, text: string): boolean {
  * `pattern_invalid` past the bound.
  */
 export function globIntersection(left: string, right: string): string[] {
+  if (areApart(left, right)) return [];
   const memo = new Map<number, readonly string[]>();
   let work = 0;
 
@@ -58,6 +59,15 @@ export function globIntersection(left: string, right: string): string[] {
   };
 
   return [...cell(0, 0)];
+}
+
+/** True if no text can begin, or end, as both patterns do: the usual case, which needs no walk. */
+function areApart(left: string, right: string): boolean {
+  const [a, b] = [left.split(STAR), right.split(STAR)];
+  const [head, otherHead] = [a[0] ?? '', b[0] ?? ''];
+  if (!head.startsWith(otherHead) && !otherHead.startsWith(head)) return true;
+  const [tail, otherTail] = [a.at(-1) ?? '', b.at(-1) ?? ''];
+  return !tail.endsWith(otherTail) && !otherTail.endsWith(tail);
 }
 
 function prefixed(character: string | undefined, rest: () => readonly string[]): readonly string[] {

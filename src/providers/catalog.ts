@@ -102,6 +102,8 @@ export type Catalog = Readonly<Record<string, ProviderConfig>>;
 export interface LayeredConfig {
   readonly value: JsonObject;
   readonly origins: ReadonlyMap<string, string>;
+  /** True for a file that rye ships and that nothing changes here: the build has checked it. */
+  readonly isShipped?: boolean;
 }
 
 /** Every provider may have a model for each of these. */
@@ -188,14 +190,16 @@ export function embeddedConfig(name: string): ProviderConfig {
 
 function parseProvider(
   name: string,
-  { value, origins }: LayeredConfig,
+  layered: LayeredConfig,
   known: {
     providers: readonly string[];
     ignored: readonly string[];
     kinds: Readonly<Record<string, KnownKind>>;
   },
 ): ProviderConfig {
+  const { value, isShipped } = layered;
   const locate: Locate = (path) => {
+    const { origins } = layered;
     for (let at = path; at !== ''; at = at.slice(0, Math.max(0, at.lastIndexOf('.')))) {
       const origin = origins.get(at);
       if (origin !== undefined) return `${origin}: provider ${name}: ${path}`;
@@ -205,7 +209,7 @@ function parseProvider(
     return `${file === undefined ? '' : `${file}: `}provider ${name}: ${path}`;
   };
   const { kind, options, file } = parseKind(value, known.kinds, locate);
-  const problem = findProblem(schema, file);
+  const problem = isShipped ? undefined : findProblem(schema, file);
   if (problem) throw problemError(problem, locate);
   const raw = file as ProviderFile;
   const others = raw.other_models;

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { RE2JS } from 're2js';
 import { describe, expect, it } from 'vitest';
-import { streamRegexProblem } from '../../src/policy/regex.ts';
+import { isPlain, streamRegexProblem } from '../../src/policy/regex.ts';
 import { compileStreamRegex } from '../../src/policy/regex-stream.ts';
 
 /** Returns the end of the first match when the text comes in these pieces; `end` if only its end decides. */
@@ -151,5 +151,77 @@ describe('a stream regex', () => {
 
   it('takes linear time where backtracking takes exponential time', () => {
     expect(matchedAt(['(a+)+$'], [`${'a'.repeat(50_000)}b`])).toBe('no');
+  });
+});
+
+describe('a plain pattern', () => {
+  const atom = fc.oneof(
+    fc.constantFrom(
+      'a',
+      'Z',
+      '0',
+      ' ',
+      '-',
+      '/',
+      '"',
+      '.',
+      '^',
+      '$',
+      '|',
+      '(',
+      '(?:',
+      ')',
+      '[ab]',
+      '[^\\s-]',
+    ),
+    fc.constantFrom(
+      '\\b',
+      '\\W',
+      '\\n',
+      '[\\t;]',
+      '\\.',
+      '\\(',
+      '\\/',
+      '*',
+      '+',
+      '?',
+      '{3}',
+      '{2,}',
+      '{1,99}',
+      '[a-z0-9_]',
+      '[^]',
+      '[]',
+    ),
+    fc.constantFrom('(?=', '(?<!', '(?i)', '\\1', '\\k', '\\p{L}', '[[', '{', '}', '{1000}'),
+  );
+  const pattern = fc.array(atom, { maxLength: 14 }).map((atoms) => atoms.join(''));
+  const isJavaScript = (text: string): boolean => {
+    try {
+      return new RegExp(text, 'u').source !== '';
+    } catch {
+      return false;
+    }
+  };
+
+  it('can watch a stream if JavaScript accepts it', () => {
+    fc.assert(
+      fc.property(pattern, (text) => {
+        fc.pre(isJavaScript(text) && isPlain(text));
+        expect(streamRegexProblem(text)).toBeUndefined();
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it.each([
+    ['\\bgit\\s+clean\\s+(?:-\\w+\\s+)*-\\w*f', true],
+    ['\\bgh[pousr]_[A-Za-z0-9]{36}', true],
+    ['(?<!a)b', false],
+    ['(a)\\1', false],
+    ['(?:(?:a{99}){99}){99}', false],
+    ['a{99}'.repeat(20), false],
+    ['a'.repeat(401), false],
+  ])('%s: %s', (text, plain) => {
+    expect(isPlain(text)).toBe(plain);
   });
 });

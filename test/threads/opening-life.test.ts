@@ -1,8 +1,10 @@
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { lazy } from '../../src/app/lazy.ts';
 import { threadEnv } from '../../src/app/thread-env.ts';
 import { Workspace } from '../../src/app/workspace.ts';
 import type { ThreadEnv } from '../../src/threads/ports.ts';
 import { runDirective } from '../../src/threads/run/lifecycle.ts';
+import type { Worktrees } from '../../src/threads/worktrees.ts';
 import { text } from '../helpers/wire-server.ts';
 import { bash, repository, type UndoDesk } from './undo-desk.ts';
 
@@ -42,7 +44,7 @@ it('a thread gives signs of life, and sees a request to stop, while its worktree
     await worktrees.open(...request);
   };
   desk.turns.push([text('Done.')]);
-  const env = { ...made, worktrees: { ...worktrees, open } };
+  const env = { ...made, worktrees: lazy<Worktrees>(async () => worktrees, { open }) };
   const result = await run(env, { kind: 'worktree' });
   expect(result.status).toBe('cancelled');
 });

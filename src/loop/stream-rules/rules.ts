@@ -7,7 +7,7 @@ import type {
   RuleSettings,
 } from '../../core/plan.ts';
 import { globMatches } from '../../policy/glob.ts';
-import { streamRegexProblem } from '../../policy/regex.ts';
+import { isPlain, streamRegexProblem } from '../../policy/regex.ts';
 import { compileStreamRegex, type StreamRegex } from '../../policy/regex-stream.ts';
 
 /** Compiles a glob to a test over relative paths with forward slashes. May throw. */
@@ -243,8 +243,9 @@ function isReachable(scope: Scope, declaredGlobs: number, globs: number): boolea
 
 /** True for a condition that runs in the bounded worker: look-around, back-references and others are not RE2 syntax. */
 function needsWorker(condition: string, engine: PlannedRule['engine']): boolean {
+  if (engine === 'js') return true;
   return (
-    engine === 'js' || (streamRegexProblem(condition) !== undefined && isExpression(condition))
+    isExpression(condition) && !isPlain(condition) && streamRegexProblem(condition) !== undefined
   );
 }
 
