@@ -7,7 +7,9 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { systemClock, systemIds } from '../../src/app/system.ts';
+import { openStore } from '../../src/storage/open-store.ts';
 import { text } from '../helpers/wire-server.ts';
 import { bash, edit, execute, undoDesk, write } from './undo-desk.ts';
 
@@ -100,6 +102,25 @@ describe('undo of files', () => {
     expect([desk.get('a.txt'), desk.get('child.txt')]).toEqual(['2', 'c']);
     await desk.undo(id);
     expect([desk.get('a.txt'), desk.get('child.txt')]).toEqual(['0', null]);
+  });
+
+  it('waits for a child that has not ended, except with own', async () => {
+    const desk = await undoDesk();
+    desk.put('a.txt', '0');
+    const id = await desk.run([write('a.txt', '1')]);
+    const { project: projectPath } = desk.lab;
+    const store = openStore({ projectPath, clock: systemClock, ids: systemIds });
+    onTestFinished(() => store.close());
+    const now = new Date().toISOString();
+    const child = { threadId: 'late', parentId: id, directive: 'child', model: 'm' };
+    await store.registry.register({ ...child, now, owner: null });
+    await expect(desk.undo(id)).rejects.toMatchObject({
+      code: 'thread_locked',
+      message: 'thread late is created and may still change files',
+    });
+    expect(desk.get('a.txt')).toBe('1');
+    await desk.undo(id, { own: true });
+    expect(desk.get('a.txt')).toBe('0');
   });
 
   it('names calls that may have changed files without a record', async () => {

@@ -1,0 +1,59 @@
+import path from 'node:path';
+import { expect, it, onTestFinished } from 'vitest';
+import { threadEnv } from '../../src/app/thread-env.ts';
+import { Workspace } from '../../src/app/workspace.ts';
+import type { ThreadResult } from '../../src/core/thread.ts';
+import { NO_COST } from '../../src/core/usage.ts';
+import { afterEnd } from '../../src/threads/family/cancel.ts';
+import { endChildren } from '../../src/threads/family/end-children.ts';
+import type { ThreadEnv } from '../../src/threads/ports.ts';
+import { approvalPending } from '../../src/threads/run/waiting.ts';
+import { requestedApproval } from '../../testing/conformance/approvals.ts';
+import { desk } from './steering-desk.ts';
+
+const now = new Date().toISOString();
+const FACTS = { directive: 'team/watch', model: 'm', now } as const;
+
+/** The ports of a project, with a fleet that notes which threads it is to resume. */
+async function family(coordination = '') {
+  const { project, store } = await desk([], { coordination });
+  const home = path.join(project, '..', 'home');
+  const base = new Workspace({ projectPath: project, userSpacePath: home, env: { HOME: home } });
+  onTestFinished(() => base.close());
+  const resumed: string[] = [];
+  const fleet = {
+    start: async () => undefined,
+    resume: async (threadId: string) => resumed.push(threadId) > 0,
+  };
+  const env: ThreadEnv = { ...(await threadEnv(base, { allowUnsigned: false })), fleet };
+  return { env, store, resumed };
+}
+
+it('the policy for a parent that completed is not about one that waits or that another one continues', async () => {
+  const { env, store } = await family('child_policy: { on_parent_complete: cancel }\n');
+  await store.registry.register({ ...FACTS, threadId: 'parent', parentId: null, owner: null });
+  await store.registry.register({ ...FACTS, threadId: 'child', parentId: 'parent', owner: null });
+  const ends: string[] = [];
+  for (const status of ['suspended', 'continued', 'completed'] as const) {
+    await endChildren(env, 'parent', status);
+    ends.push(`${status}: ${(await store.registry.get('child'))?.status}`);
+  }
+  expect(ends).toEqual(['suspended: created', 'continued: created', 'completed: cancelled']);
+});
+
+it.each(['approved', 'denied', 'answered', 'withdrawn', undefined] as const)(
+  'a thread about which people decided while it was suspended continues at once: %s',
+  async (outcome) => {
+    const { env, store, resumed } = await family();
+    const owned = { ...FACTS, owner: env.owner, isClaimed: true };
+    await store.registry.register({ ...owned, threadId: 'a-1', parentId: null });
+    const error = approvalPending(['apr-1']);
+    const end = { status: 'suspended', now, cost: NO_COST, result: '', error, epoch: 1 } as const;
+    await store.registry.finish('a-1', end);
+    await store.approvals.add([requestedApproval('apr-1')]);
+    if (outcome) await store.approvals.close('apr-1', outcome, now);
+    const result = { thread_id: 'a-1', status: 'suspended', approvals: ['apr-1'] };
+    await afterEnd(env, result as unknown as ThreadResult);
+    expect(resumed).toEqual(outcome ? ['a-1'] : []);
+  },
+);
