@@ -44,3 +44,23 @@ it('a run asks the hooks of every event that one is on for, and none that is swi
   const results = JSON.stringify(lab.server.requests.at(-1)?.body.messages);
   expect(results).toContain('Blocked: no globbing here');
 });
+
+it('the calls of hooks have other ids in each run of a thread', async () => {
+  const lab = await libraryLab([reply('One.'), reply('Two.')]);
+  const look = { primary: 'execute', item_type: 'tool', item_id: 'rye/file-system/ls' };
+  const hooks = [{ id: 'look', event: 'after_complete', action: { ...look, params: {} } }];
+  mkdirSync(path.join(lab.project, '.ai/config/agent'), { recursive: true });
+  writeFileSync(path.join(lab.project, '.ai/config/agent/hooks.yaml'), JSON.stringify({ hooks }));
+  const rye = lab.open();
+  await rye.items.sign('config', 'agent/hooks');
+  await lab.directive('work', ['rye/file-system/ls']);
+  const ids: string[] = [];
+  const onEvent = ({ event_type: type, payload }: LogEvent | UnknownEvent): void => {
+    if (type === 'tool_call_start') ids.push((payload as { call_id: string }).call_id);
+  };
+  const behavior = { nudge: false };
+  await rye.run({ directiveId: 'team/work', threadId: 'twice', behavior, onEvent });
+  await rye.recovery.resume({ threadId: 'twice', message: 'Again.', onEvent });
+  expect(ids).toHaveLength(2);
+  expect(new Set(ids).size).toBe(2);
+});

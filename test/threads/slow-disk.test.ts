@@ -1,3 +1,5 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { expect, it } from 'vitest';
 import { defineTool } from '../../src/app/program/define-tool.ts';
 import { openMemoryStore } from '../../src/storage/memory-store.ts';
@@ -91,4 +93,37 @@ it('the registry is told the cost of a turn once the disk has it', async () => {
   expect((await run).kind).toBe('completed');
   expect(told.length).toBeGreaterThan(1);
   expect(told.filter(({ turns, seq }) => seq < (booked.get(turns) ?? 0))).toEqual([]);
+});
+
+it('no tool of a hook runs before a slow disk has the log', async () => {
+  let pending = 0;
+  const onSync = async (): Promise<void> => {
+    pending += 1;
+    for (let pass = 0; pass < 3000; pass += 1) await new Promise((done) => setImmediate(done));
+    pending -= 1;
+  };
+  const lab = await libraryLab([calls(toolUse('rye_file_system_ls', {}, 'c1')), reply('Done.')]);
+  const action = { primary: 'execute', item_type: 'tool', item_id: 'shop/buy', params: {} };
+  const hooks = [{ id: 'buys', event: 'after_step', action }];
+  mkdirSync(path.join(lab.project, '.ai/config/agent'), { recursive: true });
+  writeFileSync(path.join(lab.project, '.ai/config/agent/hooks.yaml'), JSON.stringify({ hooks }));
+  await lab.open().items.sign('config', 'agent/hooks');
+  await lab.directive('work', ['shop/buy', 'rye/file-system/ls']);
+  const bought: number[] = [];
+  const rye = lab.open({
+    store: ({ clock, ids }) => openMemoryStore({ clock, ids, onSync }),
+    tools: {
+      'shop/buy': defineTool({
+        description: 'Buys.',
+        inputSchema: { type: 'object' },
+        execute: async () => {
+          bought.push(pending);
+          return 'bought';
+        },
+      }),
+    },
+  });
+  const behavior = { nudge: false };
+  await rye.run({ directiveId: 'team/work', acknowledge: ['elevated'], behavior });
+  expect(bought).toEqual([0]);
 });
