@@ -64,3 +64,20 @@ test('a thread that ends within that moment has no file but its signed entry', a
   await settled();
   expect([written, closed()]).toEqual([[], 0]);
 });
+
+test('each answer has its own heading, also after one that came in pieces', async () => {
+  const { live, written, pass } = await followed();
+  const answer = { role: 'assistant', content: [{ type: 'text', text: 'said' }] };
+  for (const turn of [1, 2]) {
+    live.append({ event_type: 'turn_started', payload: { turn } } as LogEvent);
+    live.append(delta('said'));
+    live.append({
+      event_type: 'message',
+      payload: { message: answer, turn },
+    } as unknown as LogEvent);
+  }
+  pass();
+  await settled();
+  expect(written.join('')).toBe('head\n\n## Turn 1\n\nsaid\n\n## Turn 2\n\nsaid\n');
+  live.close();
+});

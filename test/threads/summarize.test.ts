@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { NO_USAGE } from '../../src/core/usage.ts';
 import type { ErrorRule } from '../../src/policy/error-class.ts';
 import type { ModelEvent } from '../../src/providers/provider.ts';
 import { REMOTE_MODEL } from '../../src/providers/provider.ts';
@@ -115,4 +116,17 @@ test('a summary is not sent if the budget has its price no more', async () => {
     error: { code: 'budget_insufficient' },
   });
   expect(sent).toBe(0);
+});
+
+test('a summary that was broken off leaves its price to the budget of the next try', async () => {
+  const usage = { ...NO_USAGE, input_tokens: 4000 };
+  const broken = fails({}, [{ type: 'usage', usage }]);
+  const turns = [broken, answers('Short.')];
+  // enough for the shortest answer, but not with what the first try has used
+  const summarizer = { ...summarizerOf(turns, new VirtualClock()), remainingMicroUsd: 6000 };
+  expect(await summarize(summarizer, 'Long.', signal())).toMatchObject({
+    error: { code: 'budget_insufficient' },
+    usage: { input_tokens: 4000 },
+  });
+  expect(turns).toHaveLength(1);
 });
