@@ -55,6 +55,14 @@ describe('ContextMeter', () => {
     expect(meter.likelyTokens(400)).toBe(400);
   });
 
+  it('keeps its estimate where a provider counts nothing', () => {
+    const meter = new ContextMeter();
+    meter.add(userText('x'.repeat(10_000)));
+    const before = meter.worstTokens(0);
+    meter.calibrate(0, 0);
+    expect(meter.worstTokens(0)).toBe(before);
+  });
+
   it('trusts the provider’s count and estimates only what came after', () => {
     const meter = new ContextMeter();
     meter.add(userText('x'.repeat(10_000)));

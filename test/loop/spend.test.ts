@@ -10,13 +10,13 @@ const LIMITS = { turns: 9, tokens: 1000, spend: 1, duration_seconds: 10, spawns:
 const PRICING = { input: 1, output: 10 };
 
 /** The usage of a run with a budget that notes what it holds. */
-function spendOf() {
+function spendOf(budgetLeft = 1_000_000) {
   const clock = new VirtualClock({ auto: false });
   const stop = new Stop(clock, new AbortController().signal);
   const held: number[] = [];
   const idle: boolean[] = [];
   const budget: LoopPorts['budget'] = {
-    remainingMicroUsd: async () => 1_000_000,
+    remainingMicroUsd: async () => budgetLeft,
     report: async () => undefined,
     hold: async (microUsd) => held.push(microUsd) < 3,
   };
@@ -33,6 +33,14 @@ it('counts every token, and sets aside what is spent and not reported with what 
   expect(await spend.hold(100)).toBe(true);
   expect(await spend.hold(100)).toBe(false);
   expect(held).toEqual([110, 100, 100]);
+});
+
+it('has what its budget has left, without what was spent and is not reported yet', async () => {
+  const { spend } = spendOf(500);
+  spend.charge({ ...NO_USAGE, output_tokens: 3 }, PRICING);
+  expect(await spend.remainingMicroUsd()).toBe(470);
+  await spend.report();
+  expect(await spend.remainingMicroUsd()).toBe(500);
 });
 
 it('stops the clock of the duration while nothing runs', async () => {
