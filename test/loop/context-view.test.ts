@@ -2,8 +2,11 @@ import { describe, expect, it } from 'vitest';
 import { type Message, type ToolOutcome, userText } from '../../src/core/message.ts';
 import { NO_USAGE } from '../../src/core/usage.ts';
 import { ContextView } from '../../src/loop/context-view.ts';
+import { Conversation } from '../../src/loop/conversation.ts';
+import { Outbox } from '../../src/loop/outbox.ts';
+import type { LoopPorts } from '../../src/loop/ports.ts';
 import { textOutput } from '../../src/tools/tool.ts';
-import { answers, planOf, play, toolOf } from './scripted.ts';
+import { answers, MODEL, planOf, play, toolOf } from './scripted.ts';
 
 interface Turn {
   readonly name?: string;
@@ -66,6 +69,20 @@ describe('old results', () => {
     const messages = talk({ bytes: 400 }, { bytes: 400 });
     expect(view.project(messages)).toBe(messages);
     expect(shrinks).toEqual([]);
+  });
+
+  it('are counted from the start once a summary has replaced the conversation', () => {
+    const history = talk({ bytes: 400 }, { bytes: 10 });
+    const definitions = () => ({ version: 1, tools: [] });
+    const ports = { system: '', history, definitions } as unknown as LoopPorts;
+    const conversation = new Conversation(ports, new Outbox(() => undefined), {
+      tail: { thresholdBytes: 1000, keepTurns: 2 },
+      elideStaleReads: false,
+      onShrink: () => undefined,
+    });
+    expect(stubs(conversation.outgoing(MODEL))).toEqual([]);
+    conversation.replace(talk({ bytes: 400 }, { bytes: 400 }, { bytes: 400 }, { bytes: 10 }));
+    expect(stubs(conversation.outgoing(MODEL))).toEqual(['c0', 'c1']);
   });
 
   // Requirement: old-results-dropped

@@ -194,3 +194,32 @@ describe('thinking', () => {
     expect(changes.map(({ payload }) => payload)).toEqual([{ level: 'medium' }, { level: 'low' }]);
   });
 });
+
+it('a return beyond the calls that an answer may hold is skipped like the others', async () => {
+  const looks = Array.from({ length: 256 }, (_, at) => ({ id: `c${at}`, name: 'rye_echo' }));
+  const { outcome, events, requests } = await play(
+    wants({
+      tools: { rye_echo: toolOf('rye/echo') },
+      turns: [
+        answers('', [...looks, output('late', { n: 4 })]),
+        answers('', [output('b', { n: 5 })]),
+      ],
+    }),
+  );
+  expect(outcome).toMatchObject({ kind: 'completed', outputs: { n: 5 } });
+  expect(requests).toHaveLength(2);
+  expect(resultText(events, 'late')).toContain('at most 256 calls');
+});
+
+it('a return beside a call at which a hook ends the thread does not count, also one that reports an error', async () => {
+  const failed = { status: 'error', error_detail: 'I give up.' };
+  const { outcome, events } = await play(
+    wants({
+      tools: { rye_echo: toolOf('rye/echo') },
+      gate: () => ({ decision: { control: 'suspend', reason: 'ask a person' } }),
+      turns: [answers('', [{ id: 'a', name: 'rye_echo' }, output('end', failed)])],
+    }),
+  );
+  expect(outcome).toMatchObject({ kind: 'suspended', reason: 'ask a person' });
+  expect(resultText(events, 'end')).toContain('return again');
+});
