@@ -4,15 +4,17 @@ import type { AddressInfo } from 'node:net';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { calls, house, marks, toolUse } from './house.ts';
 
-it('notifications carry the request, a webhook with an HMAC, and one that fails changes nothing', async () => {
-  const got: { readonly body: string; readonly signature: unknown }[] = [];
+it('notifications carry the request, a webhook with an HMAC and to no other address; one that fails changes nothing', async () => {
+  const got: { readonly url: string; readonly body: string; readonly signature: unknown }[] = [];
   const server = createServer((request, response) => {
     let body = '';
     request.setEncoding('utf8').on('data', (text: string) => {
       body += text;
     });
     request.on('end', () => {
-      got.push({ body, signature: request.headers['x-rye-signature'] });
+      const { url = '', headers } = request;
+      got.push({ url, body, signature: headers['x-rye-signature'] });
+      if (url === '/moved') response.writeHead(307, { location: '/elsewhere' });
       response.end();
     });
   });
@@ -25,6 +27,7 @@ it('notifications carry the request, a webhook with an HMAC, and one that fails 
     notify: [
       { command: './missing' },
       { command: ['sh', '-c', 'cat > told.json; env > told.env'] },
+      { webhook: `http://127.0.0.1:${port}/moved` },
       { webhook: `http://127.0.0.1:${port}/hook`, secret: 'env:HOOK_SECRET' },
     ],
   });
@@ -32,9 +35,10 @@ it('notifications carry the request, a webhook with an HMAC, and one that fails 
     env: { HOOK_SECRET: 'only-the-hook' },
   });
   expect(code, stdout).toBe(8);
-  await vi.waitUntil(() => got.length > 0 && here.file('told.json') !== undefined, 60_000);
+  await vi.waitUntil(() => got.length > 1 && here.file('told.json') !== undefined, 60_000);
   const [request] = await here.waiting();
-  const [hook] = got;
+  expect(got.map(({ url }) => url).toSorted()).toEqual(['/hook', '/moved']);
+  const hook = got.find(({ url }) => url === '/hook');
   const hmac = createHmac('sha256', 'only-the-hook')
     .update(hook?.body ?? '')
     .digest('hex');

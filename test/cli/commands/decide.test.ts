@@ -55,3 +55,14 @@ it('decides nothing without an ID where no person picks, and names what waits fo
   expect([asked.code, asked.decided]).toEqual([6, []]);
   expect(asked.err).toContain('questions wait for: rye answer ID JSON');
 });
+
+it('one key does not approve a request with characters that mislead; to deny it, one is enough', async () => {
+  const preview = { ...REQUEST.preview, text: 'git push \u202Eecho' };
+  const odd = { ...REQUEST, input: { command: preview.text }, preview };
+  const key = await decide('approve', [odd], { answer: 'y' });
+  expect([key.code, key.decided]).toEqual([130, []]);
+  expect(key.err).toContain('Type "approve" to approve it');
+  const word = await decide('approve', [odd], { answer: 'approve' });
+  expect([word.code, word.decided]).toEqual([0, [expect.objectContaining({ id: 'apr-3f2a' })]]);
+  expect((await decide('deny', [odd], { answer: 'y' })).code).toBe(0);
+});
