@@ -89,3 +89,20 @@ it('a schema in a knowledge entry must be signed, and belongs to the sources of 
     error: { code: 'directive_malformed' },
   });
 });
+
+it('a schema in an entry that is another one by its own name is refused, also where nothing has to be signed', async () => {
+  const lab = await libraryLab([]);
+  const file = path.join(lab.project, '.ai/knowledge/schemas/tags.md');
+  mkdirSync(path.dirname(file), { recursive: true });
+  const text = (name: string): string =>
+    `---\nname: ${name}\ntitle: Tags\nversion: "1.0.0"\nentry_type: schema\ncategory: schemas\n---\n\n\`\`\`json\n{"type": "array"}\n\`\`\`\n`;
+  const outputs =
+    '<outputs><output name="tags" required="true"><schema id="schemas/tags"/></output></outputs>';
+  writeFileSync(file, text('tags'));
+  await lab.directive('work', [], { outputs });
+  const rye = lab.open();
+  const request = { directiveId: 'team/work', allowUnsigned: true } as const;
+  expect((await rye.threads.plan(request)).outputs).toMatchObject([{ type: 'array' }]);
+  writeFileSync(file, text('labels'));
+  await expect(rye.threads.plan(request)).rejects.toMatchObject({ code: 'item_moved' });
+});
