@@ -1,5 +1,9 @@
-import { expect, it } from 'vitest';
-import { nameOnDisk } from '../../src/tools/judged-input.ts';
+import { mkdirSync, mkdtempSync, realpathSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { expect, it, onTestFinished } from 'vitest';
+import { judgedInput, nameOnDisk } from '../../src/tools/judged-input.ts';
+import { removeFolder } from '../helpers/remove-folder.ts';
 
 it('a name has the letter case of the disk where the file system ignores case', () => {
   const names = ['.env', 'Docs'];
@@ -20,4 +24,22 @@ it('a name has the letter case of the disk where the file system ignores case', 
       name,
     ).toBe(expected);
   }
+});
+
+it('paths are judged by where they lead, one by one in a list; other members are left as they are', async () => {
+  const projectPath = realpathSync(mkdtempSync(path.join(tmpdir(), 'rye-judged-')));
+  onTestFinished(() => removeFolder(projectPath));
+  mkdirSync(path.join(projectPath, 'real'));
+  writeFileSync(path.join(projectPath, 'real/key'), '');
+  symlinkSync('real', path.join(projectPath, 'link'));
+  const judging = { projectPath, allow: [], threadId: 't', listsFiles: false };
+  const given = { path: 'link/key', files: ['a', 'link/key'], command: 'cat link/key', file: 7 };
+  expect((await judgedInput('team/copy', given, judging)).input).toEqual({
+    path: 'real/key',
+    files: ['a', 'real/key'],
+    command: 'cat link/key',
+    file: 7,
+  });
+  const plain = { paths: ['a', 'real/key'] };
+  expect((await judgedInput('team/copy', plain, judging)).input).toBe(plain);
 });
