@@ -127,6 +127,17 @@ describe('a merge of a worktree', () => {
     expect(last?.before?.sha256).not.toBe(last?.after?.sha256);
   });
 
+  it('takes back files of one new folder, and the folder with the last of them', async () => {
+    const folder = project();
+    const [last] = FILES.slice(-1);
+    const added = ['new/a.txt', 'new/b.txt'].map((path) => ({ path, theirs: { text: path } }));
+    const outcome = await folder.merge([...added, ...(last ? [last] : [])], ({ path }) => {
+      if (path === 'z.txt') folder.put('z.txt', 'person\n');
+    });
+    expect(outcome).toMatchObject({ conflicts: [{ path: 'z.txt' }], merged: [] });
+    expect(existsSync(join(folder.path, 'new'))).toBe(false);
+  });
+
   it('names a merged file that a person changed before it was taken back', async () => {
     const folder = project();
     const outcome = await folder.merge(FILES, ({ path }) => {
