@@ -45,6 +45,9 @@ describe('the strict policy', () => {
     ['config', 'user', 'unsigned', false, 'accept'],
     ['config', 'user', 'content_modified', false, 'warn'],
     ['config', 'system', 'system_item_modified', false, 'refuse'],
+    ['execute', 'project', 'signed_by_thread', false, 'refuse'],
+    ['execute', 'project', 'signed_by_thread', true, 'accept'],
+    ['execute', 'user', 'signed_by_thread', true, 'refuse'],
   ] as const)(
     'on %s of a %s item that is %s (allowed: %s): %s',
     (...[operation, space, code, allowUnsigned, expected]) => {
