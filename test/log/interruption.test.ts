@@ -1,0 +1,25 @@
+import { expect, it } from 'vitest';
+import type { EventDraft } from '../../src/core/events.ts';
+import { userText } from '../../src/core/message.ts';
+import { CONTINUE_DRAFT, interruptionDraft, isCutAfter } from '../../src/log/interruption.ts';
+
+const injected = (display: boolean): EventDraft => ({
+  event_type: 'custom_message',
+  payload: { custom_type: 'said', content: 'Stop that.', display },
+});
+
+it.each<[string, EventDraft, boolean]>([
+  ['the mark of an interruption', interruptionDraft('cancelled'), true],
+  ['a text that only the model gets', injected(false), true],
+  ['a text that people see, such as a message of theirs', injected(true), false],
+  ['the request for the rest', CONTINUE_DRAFT, false],
+  ['a message', { event_type: 'message', payload: { message: userText('Go on.') } }, false],
+  ['an event of the log', { event_type: 'note', payload: { text: 'x' } }, true],
+])('after %s an interrupted answer is the last word still, or not', (_name, draft, expected) => {
+  expect(isCutAfter(draft, true)).toBe(expected);
+});
+
+it('only an interruption cuts an answer', () => {
+  expect(isCutAfter(injected(false), false)).toBe(false);
+  expect(isCutAfter(interruptionDraft('crashed'), false)).toBe(true);
+});

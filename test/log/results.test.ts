@@ -1,0 +1,42 @@
+import { expect, it } from 'vitest';
+import type { EventDraft } from '../../src/core/events.ts';
+import type { JsonObject } from '../../src/core/json.ts';
+import { resultEntries } from '../../src/log/context.ts';
+import { buildTree } from '../../src/log/tree.ts';
+import { place, userMessage } from './support.ts';
+
+const result = (call_id: string, text: string, data?: JsonObject): EventDraft => ({
+  event_type: 'message',
+  payload: {
+    message: {
+      role: 'tool_result',
+      call_id,
+      name: 'rye_bash',
+      content: [{ type: 'text', text }],
+      outcome: data ? 'aborted' : 'ok',
+      ...(data ? { data } : {}),
+    },
+  },
+});
+
+it('the first result that a tool returned counts for a call, also after one that a recovery wrote', () => {
+  const lost = { recovered: 'interrupted' };
+  const tree = buildTree(
+    place([
+      userMessage('Do it.'),
+      result('a', 'recovered', lost),
+      result('a', 'first'),
+      result('a', 'second'),
+      result('b', 'recovered', lost),
+      result('b', 'recovered again', lost),
+    ]),
+  );
+  const texts = [...resultEntries(tree)].map(([id, { payload }]) => {
+    const { message } = payload as unknown as { message: { content: [{ text: string }] } };
+    return [id, message.content[0].text];
+  });
+  expect(texts.toSorted()).toEqual([
+    ['a', 'first'],
+    ['b', 'recovered'],
+  ]);
+});
