@@ -161,7 +161,7 @@ function schedulesOf(workspace: Workspace): SchedulesService {
 }
 
 function childrenOf(workspace: Workspace): ChildrenService {
-  const { tree, stats } = lazy<Pick<ChildrenService, 'tree' | 'stats'>>(
+  const totals = lazy<Pick<ChildrenService, 'tree' | 'stats'>>(
     async () =>
       new (await import('./thread-list.ts')).ThreadTotals(
         workspace.store,
@@ -171,7 +171,10 @@ function childrenOf(workspace: Workspace): ChildrenService {
   );
   return lazy<ChildrenService>(
     async () => (await import('./children.ts')).threadChildren(workspace),
-    { tree, stats },
+    {
+      tree: async (...args) => await totals.tree(...args),
+      stats: async (...args) => await totals.stats(...args),
+    },
   );
 }
 
@@ -197,13 +200,21 @@ function deliveriesOf(workspace: Workspace): DeliveriesService {
 }
 
 function treesOf(workspace: Workspace): SessionTrees {
-  const { view, open, entry, locate, path, children, context } = lazy<SessionTreeReads>(
+  const reads = lazy<SessionTreeReads>(
     async () => new (await import('./session-trees.ts')).SessionTreeReader(workspace),
     {},
   );
   return lazy<SessionTrees>(
     async () => (await import('./session-tree-edits.ts')).sessionTreeEdits(workspace),
-    { view, open, entry, locate, path, children, context },
+    {
+      view: async (...args) => await reads.view(...args),
+      open: async (...args) => await reads.open(...args),
+      entry: async (...args) => await reads.entry(...args),
+      locate: async (...args) => await reads.locate(...args),
+      path: async (...args) => await reads.path(...args),
+      children: async (...args) => await reads.children(...args),
+      context: async (...args) => await reads.context(...args),
+    },
   );
 }
 

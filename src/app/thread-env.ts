@@ -1,4 +1,5 @@
 import { uptime } from 'node:os';
+import { join } from 'node:path';
 import { renderCapabilities } from '../export/capabilities.ts';
 import { renderLiveHead, renderThreadKnowledge } from '../export/knowledge.ts';
 import { renderEvent } from '../export/markdown.ts';
@@ -6,13 +7,15 @@ import { composeHandlers, decidingNames } from '../hooks/handlers.ts';
 import { parseBehavior } from '../loop/behavior.ts';
 import { withAliases } from '../providers/aliases.ts';
 import type { ModelSource, ThreadEnv, ThreadPorts } from '../threads/ports.ts';
+import type { Worktrees } from '../threads/worktrees.ts';
+import type { WorktreesOptions } from '../tools/git/worktrees.ts';
 import { killGuard } from '../tools/kill-guard.ts';
 import { RestoredFiles } from '../tools/restored-files.ts';
 import { compileSchema } from '../tools/schema.ts';
 import { approvalEnv } from './approvals/env.ts';
-import { gitWorktrees } from './git-worktrees.ts';
 import { liftsGuard } from './granted-tools.ts';
 import { projectGuards } from './guards.ts';
+import { lazy } from './lazy.ts';
 import { type Models, modelsOf } from './models.ts';
 import { libraryTools, type Preset } from './presets.ts';
 import { loadDefined } from './program/directives.ts';
@@ -160,4 +163,37 @@ function aliasedModels(models: Models): ModelSource {
     open: (model, plan) =>
       withAliases(models.open(model, plan), parseBehavior(plan.behavior).toolAliases),
   };
+}
+
+/** The git worktrees of a project's threads. Git is loaded with the first one. */
+export function gitWorktrees(options: WorktreesOptions): Worktrees {
+  const { projectPath, env } = options;
+  return lazy<Worktrees>(async () => {
+    const { GitWorktrees } = await import('../tools/git/worktrees.ts');
+    const { mergeChanges } = await import('../tools/git/merge.ts');
+    const worktrees = new GitWorktrees(options);
+    return {
+      plan: async (id, result) => await worktrees.plan(id, result),
+      open: async (worktree, patch, how) => await worktrees.open(worktree, patch, how),
+      save: async (worktree, before) => await worktrees.save(worktree, before),
+      commit: async (worktree, message) => await worktrees.commit(worktree, message),
+      isMade: async (worktree) => await worktrees.isMade(worktree),
+      collect: async (worktree) => await worktrees.collect(worktree),
+      merge: async (worktree, { plan, threadId, target, keep }) => {
+        const path = join(projectPath, target);
+        const lifts = liftsGuard(plan.capabilities);
+        const files = new RestoredFiles({ projectPath: path, allow: [], threadId, lifts });
+        const { files: changed } = await worktrees.collect(worktree);
+        return await mergeChanges({
+          contentOf: async (file, blob) => await worktrees.content(worktree, file, blob),
+          files: changed,
+          target: { path, files },
+          keep,
+          env,
+        });
+      },
+      remove: async (worktree) => await worktrees.remove(worktree),
+      list: async () => await worktrees.list(),
+    };
+  }, {});
 }

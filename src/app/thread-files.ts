@@ -5,7 +5,7 @@ import { isoTime } from '../core/clock.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
 import type { ThreadRecord } from '../core/thread.ts';
 import { readRegular } from '../disk/regular-file.ts';
-import type { RegisterParams, Registry, Store, StoredHead } from '../storage/store.ts';
+import type { Registry, Store, StoredHead } from '../storage/store.ts';
 import {
   findRollback,
   HeadsFile,

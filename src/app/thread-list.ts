@@ -52,7 +52,7 @@ export function openThreadList(given: OpenRyeOptions): ThreadList {
   // for its notices: a file of keys that others can read is worth a word in every command
   withUserEnv(options);
   const owners = processOwners();
-  const { registry, close } = openRegistry(options.projectPath, owners);
+  const { registry, ...table } = openRegistry(options.projectPath, owners);
   return {
     threads: {
       list: async (filter) =>
@@ -62,7 +62,9 @@ export function openThreadList(given: OpenRyeOptions): ThreadList {
       resolveId: async (part) => await resolveThreadId(registry, part, systemClock.now()),
       unlisted: async () => await unlistedFolders(options.projectPath, registry),
     },
-    close,
+    close(how) {
+      table.close(how);
+    },
   };
 }
 

@@ -6,7 +6,6 @@ import type { SavedWorktree, WorktreeChanges } from './isolation.ts';
 import type { JsonObject } from './json.ts';
 import type { LimitName } from './limits.ts';
 import type { Message, ToolOutcome } from './message.ts';
-import type { PlanChange } from './plan-change.ts';
 import type { FinalStatus, RunReason } from './thread.ts';
 import type { Cost, Usage } from './usage.ts';
 
@@ -294,8 +293,6 @@ export type McpServerStart = { readonly server: string; readonly duration_ms: nu
   | { readonly error: string }
 );
 
-export type { ChangedSource, PlanChange } from './plan-change.ts';
-
 export type EventType = keyof EventPayloads;
 
 export const ENTRY_TYPES = [
@@ -412,4 +409,22 @@ export interface LogHeader {
   readonly created_at: string;
   readonly continuation_of?: string;
   readonly branched_from?: { readonly thread_id: string; readonly entry_id: string };
+}
+/** One part of a plan that changed, such as a rule or a permission. */
+export interface PlanChange {
+  /** The kind of part, such as `rule`, `hook`, `capability` or `directive`. */
+  readonly type: string;
+  readonly id: string;
+  /** The files that it came from, with their hashes; absent: there was none, or there is none now. */
+  readonly before?: ChangedSource;
+  readonly after?: ChangedSource;
+  /** The effect on the run, as a sentence for people. */
+  readonly text?: string;
+}
+
+/** A file that a part of a plan came from. */
+export interface ChangedSource {
+  readonly space?: string;
+  readonly path?: string;
+  readonly sha256?: string;
 }

@@ -8,7 +8,7 @@ import {
   unlinkSync,
   writeSync,
 } from 'node:fs';
-import { readdir, rmdir, unlink } from 'node:fs/promises';
+import { readdir, readFile, rmdir, unlink } from 'node:fs/promises';
 import { basename, dirname, join, relative, sep } from 'node:path';
 import type { Clock } from '../core/clock.ts';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
@@ -23,16 +23,16 @@ import {
   type FileSync,
   moveAside,
   UNFINISHED_FILE,
+  writeWhole,
   writeWholeBy,
 } from '../disk/whole-file.ts';
 import { itemSubject } from '../items/binding.ts';
-import type { KeyLookup, SigningKey } from '../trust/keys.ts';
+import { type KeyLookup, type SigningKey, sha256Hex } from '../trust/keys.ts';
 import { checkDocument, type Signing, signDocument, signText } from '../trust/signature.ts';
 import type { SignedSubject } from '../trust/signature-line.ts';
 import { COPIES, openFileCopies } from './file-copies-fs.ts';
 import { assertOwnPath } from './own-path-fs.ts';
 import type { LiveFile, ThreadFiles } from './ports.ts';
-import { savedPatches } from './saved-patches-fs.ts';
 import { parsePlan, planHash, planText } from './stored-plan.ts';
 import { asJson, parseDocument, type ThreadDocument } from './thread-document.ts';
 import { documentSubject, unsignedRecord, unsignedRunIn } from './unsigned-run-fs.ts';
@@ -383,4 +383,44 @@ export async function removeLeftovers(folder: string): Promise<void> {
     // the folder holds files of this thread, or of one whose id begins with this one's
     if (code !== 'ENOENT' && code !== 'ENOTEMPTY' && code !== 'EEXIST') throw error;
   }
+}
+
+interface SavedPatchesOptions {
+  readonly projectPath: string;
+  readonly folder: (threadId: string) => string;
+  readonly assertPlace: (path: string) => void;
+  readonly send: (threadId: string, name: string, bytes: Uint8Array) => Promise<void>;
+}
+
+/**
+ * The patches of worktrees whose threads move between machines. The log names the newer one of two, so that a crash between
+ * both writes loses none.
+ */
+function savedPatches({
+  projectPath,
+  folder,
+  assertPlace,
+  send,
+}: SavedPatchesOptions): Pick<ThreadFiles, 'writeSaved' | 'savedPatch'> {
+  return {
+    writeSaved: async (threadId, slot, bytes) => {
+      const name = `artifacts/worktree-${slot}.patch`;
+      await send(threadId, name, bytes);
+      const path = join(folder(threadId), name);
+      assertPlace(path);
+      makeFolders(dirname(path));
+      writeWhole(path, bytes, { follow: false });
+      return relative(projectPath, path);
+    },
+    savedPatch: async (threadId, { patch, sha256 }) => {
+      const path = join(folder(threadId), 'artifacts', basename(patch));
+      const bytes = await readFile(path).catch(() => undefined);
+      if (bytes && sha256Hex(bytes) === sha256) return relative(projectPath, path);
+      const what = `${patch} of ${threadId} is not the one that its log names`;
+      throw new RyeError('thread_tampered', what, {
+        hint: 'It was changed or removed. Without it the thread cannot continue: start it again.',
+        location: { path },
+      });
+    },
+  };
 }

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { markdownLines } from '../../src/browser/rich-text.ts';
+import { markdownLines } from '../../src/browser/entry-lines.ts';
 import { wrapText } from '../../src/cli/terminal-text.ts';
 
 const COLUMNS = 20;

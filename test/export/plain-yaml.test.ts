@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { parse, stringify } from 'yaml';
-import { plainYaml } from '../../src/export/plain-yaml.ts';
+import { plainYaml } from '../../src/export/knowledge.ts';
 
 const TEXTS = [
   '',

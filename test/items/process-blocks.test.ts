@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { RyeError } from '../../src/core/errors.ts';
-import { parseConditionText } from '../../src/items/condition-text.ts';
 import { parseDirective } from '../../src/items/directive.ts';
+import { parseConditionText } from '../../src/items/process-blocks.ts';
 import { evaluate, parseCondition } from '../../src/policy/condition.ts';
 
 const STEP = '<step name="s"><execute item_type="tool" item_id="a/b"/></step>';

@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { type Message, type ToolOutcome, userText } from '../../src/core/message.ts';
 import { NO_USAGE } from '../../src/core/usage.ts';
-import { ContextView } from '../../src/loop/context-view.ts';
-import { Conversation } from '../../src/loop/conversation.ts';
+import { ContextView, Conversation } from '../../src/loop/conversation.ts';
 import { Outbox } from '../../src/loop/outbox.ts';
 import type { LoopPorts } from '../../src/loop/ports.ts';
 import { textOutput } from '../../src/tools/tool.ts';

@@ -5,7 +5,7 @@ import { type Message, type ToolCallBlock, textOf, userText } from '../../src/co
 import { foldContext, startedCallIds } from '../../src/log/context.ts';
 import { CONTINUE_DRAFT, crashedAnswer } from '../../src/log/interruption.ts';
 import { buildTree } from '../../src/log/tree.ts';
-import { projectContext } from '../../src/loop/context-view.ts';
+import { projectContext } from '../../src/loop/conversation.ts';
 import { runLoop } from '../../src/loop/loop.ts';
 import {
   buildRequest as anthropicRequest,

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { type AssistantBlock, type AssistantMessage, userText } from '../../src/core/message.ts';
 import { NO_USAGE } from '../../src/core/usage.ts';
 import { messageBytes } from '../../src/log/summary-prompt.ts';
-import { projectContext } from '../../src/loop/context-view.ts';
+import { projectContext } from '../../src/loop/conversation.ts';
 import { ContextMeter } from '../../src/loop/meters.ts';
 
 const answerOf = (content: readonly AssistantBlock[], model = 'm'): AssistantMessage => ({

@@ -2,7 +2,7 @@ import type { LogEvent, LogHeader, UnknownEvent } from '../../src/core/events.ts
 import type { JsonObject } from '../../src/core/json.ts';
 import { buildTree } from '../../src/log/tree.ts';
 import { exportPi } from '../../src/pi/export.ts';
-import { importPi, type PiImport } from '../../src/pi/import.ts';
+import { importPi, type PiImport } from '../../src/pi/import-file.ts';
 import { createPiReader, type PiSession } from '../../src/pi/session.ts';
 import { place } from '../log/support.ts';
 

@@ -3,7 +3,7 @@ import { expect, expectTypeOf, it } from 'vitest';
 import type { z } from 'zod';
 import type { EntryType, EventPayloads } from '../../src/core/events.ts';
 import { isRecord, type JsonObject } from '../../src/core/json.ts';
-import { payloadProblem } from '../../src/log/payload.ts';
+import { payloadProblem } from '../../src/log/codec.ts';
 import { payloads } from '../../src/schemas/events.ts';
 import { runs } from '../helpers/runs.ts';
 import { payloadProblem as problemByHand } from './by-hand/payload.ts';

@@ -1,6 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { ownerOf, processOwners } from '../../src/storage/owners.ts';
-import { type ProcessSource, processTable } from '../../src/storage/process-table.ts';
+import {
+  ownerOf,
+  type ProcessSource,
+  processOwners,
+  processTable,
+} from '../../src/storage/owners.ts';
 import type { OwnerState } from '../../src/storage/store.ts';
 
 const BOOT = '11111111-2222-3333-4444-555555555555';

@@ -6,13 +6,33 @@ import {
   textOf,
 } from '../../core/message.ts';
 import { formatSeconds } from '../../core/usage.ts';
-import { diffOf } from '../line-diff.ts';
+import { type DiffLine, diffOf } from '../line-diff.ts';
 import { numberOr } from './annotations.ts';
 import { shortName, subjectOf } from './call.ts';
 import { childAddress, type PageContext } from './context.ts';
-import { changeCounts, renderDiff } from './diff.ts';
-import { count, folded, formatBytes, gist, quiet } from './prose.ts';
+import { count, folded, formatBytes, gist, quiet, withRest } from './prose.ts';
 import { type Html, html, NOTHING } from './safe.ts';
+
+const PREVIEW_LINES = 40;
+const SIGNS = { add: '+', remove: '−', same: ' ', gap: '…' } as const;
+
+/** Renders a diff in color; the end of a long one opens with a click. */
+function renderDiff(lines: readonly DiffLine[]): Html {
+  const head = blockOf(lines.slice(0, PREVIEW_LINES));
+  const rest = lines.slice(PREVIEW_LINES);
+  return rest.length === 0 ? head : withRest(head, count(rest.length, 'more line'), blockOf(rest));
+}
+
+function blockOf(lines: readonly DiffLine[]): Html {
+  return html`<pre class="diff"><code>${lines.map(({ kind, text }) => html`<span class="${kind}"><b>${SIGNS[kind]}</b>${text}\n</span>`)}</code></pre>`;
+}
+
+/** `+3 −1`. */
+function changeCounts(lines: readonly DiffLine[]): Html {
+  const of = (wanted: DiffLine['kind']): number =>
+    lines.filter(({ kind }) => kind === wanted).length;
+  return html`<span class="counts"><span class="add">+${of('add')}</span> <span class="remove">−${of('remove')}</span></span>`;
+}
 
 /** A call, a result, or both in one box. `marks` are at the end of its first line. */
 interface Box {

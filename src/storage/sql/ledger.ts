@@ -4,7 +4,6 @@ import {
   assertAmount,
   committedSpend,
   type Heir,
-  type Held,
   planHandOver,
   planHold,
   planInherit,
@@ -80,10 +79,6 @@ const PAYER = `
  * one transaction; nothing but a thread's own numbers is stored, all sums are derived.
  */
 export function sqlLedger(database: SqlDatabase): Ledger {
-  const ofFamily =
-    <T>(decide: (rows: readonly BudgetRow[], threadId: string) => T) =>
-    (threadId: string): Work<T> =>
-      decided(threadId, decide);
   return bind<Ledger>(database, {
     // no other thread's money: what a power failure takes, recovery restores with the row of the registry
     register: writingLosably(register),
@@ -110,11 +105,13 @@ export function sqlLedger(database: SqlDatabase): Ledger {
   });
 }
 
-function* decided<T>(
-  threadId: string,
+/** Decides by the rows of a thread and all below it. */
+function ofFamily<T>(
   decide: (rows: readonly BudgetRow[], threadId: string) => T,
-): Work<T> {
-  return decide(yield* subtree(threadId), threadId);
+): (threadId: string) => Work<T> {
+  return function* decided(threadId) {
+    return decide(yield* subtree(threadId), threadId);
+  };
 }
 
 function* register(threadId: string, max: MicroUsd): Work<void> {

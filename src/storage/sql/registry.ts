@@ -1,7 +1,6 @@
 import { RyeError } from '../../core/errors.ts';
 import { assertTransition, isFinal, type ThreadRecord } from '../../core/thread.ts';
 import { NO_COST } from '../../core/usage.ts';
-import type { LogHead } from '../../log/checkpoint.ts';
 import { columnsOf, processOf } from '../owners.ts';
 import {
   all,
@@ -15,7 +14,6 @@ import {
 } from '../sql-work.ts';
 import type {
   FinishParams,
-  LaunchLimits,
   Owner,
   Owners,
   RegisterParams,

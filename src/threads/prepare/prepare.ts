@@ -1,11 +1,16 @@
 import { RyeError, toRyeError } from '../../core/errors.ts';
-import { type JsonObject, toText } from '../../core/json.ts';
+import { compact, type JsonObject, toText } from '../../core/json.ts';
+import { threadLabel } from '../../core/label.ts';
+import type { PartialLimits } from '../../core/limits.ts';
 import type { PlanSource, ThreadPlan } from '../../core/plan.ts';
 import type { ResultShape } from '../../core/return-schema.ts';
 import type { Composed } from '../../items/extends.ts';
 import { resolveInputs } from '../../items/inputs.ts';
 import { displayInputs, interpolateText, processValues, renderPrompt } from '../../items/prompt.ts';
 import { parseBehavior, unknownBehavior } from '../../loop/behavior.ts';
+import { checkRaises, type GrantedLimits } from '../../policy/limit-grant.ts';
+import { parseLimits, resolveLimits } from '../../policy/limits.ts';
+import { type SharedLimits, shareSpend } from '../family/child-budget.ts';
 import type {
   Configured,
   ItemSource,
@@ -15,7 +20,9 @@ import type {
   Sources,
   Stored,
 } from '../ports.ts';
+import type { ThreadConfig } from '../thread-config.ts';
 import type { ThreadDocument } from '../thread-document.ts';
+import { planPlace } from '../worktrees.ts';
 import { loadContext } from './context.ts';
 import {
   assertAliases,
@@ -25,7 +32,6 @@ import {
   resolveDirective,
   sourceOf,
 } from './directive.ts';
-import { limitsOfPlan, planSpend } from './limits.ts';
 import { planOutputs } from './outputs.ts';
 import {
   assertAvailable,
@@ -38,7 +44,6 @@ import {
   renamedGrants,
 } from './policy.ts';
 import type { PrepareRequest } from './request.ts';
-import { behaviorOf, requestedPlace } from './requested.ts';
 
 /** A plan and the secrets that travel beside it; a plan never holds secrets. */
 export interface PreparedThread {
@@ -315,4 +320,120 @@ async function refusals(
     ({ message, hint }) =>
       `a run would be refused: ${message}${hint === undefined ? '' : `. ${hint}`}`,
   );
+}
+
+interface LimitFacts {
+  readonly parent: ThreadDocument | undefined;
+  /** True if the thread is new. */
+  readonly isStart: boolean;
+}
+
+/** The limits of the thread; a child spends no more than its parent can spare. */
+async function planSpend(
+  env: Stored & Configured,
+  request: PrepareRequest,
+  composed: Composed,
+  { parent, isStart }: LimitFacts,
+): Promise<SharedLimits> {
+  const { directiveId, limits: overrides = {}, raiseLimits: mayRaise = false } = request;
+  const options = { overrides, parent, directiveId, mayRaise };
+  const resolved = planLimits(env.config, composed, options);
+  if (!isStart) return { ...resolved, warnings: [] };
+  const declared = composed.rawLimits;
+  return await shareSpend(env, resolved, { directiveId, parent, declared, overrides });
+}
+
+/** defaults → directive → overrides, capped by the parent's signed limits. */
+function planLimits(
+  config: ThreadConfig,
+  composed: Composed,
+  { overrides, parent, directiveId, mayRaise }: LimitOptions,
+): GrantedLimits {
+  const sources = {
+    defaults: config.limitDefaults,
+    directive: parseLimits(composed.rawLimits, 'the directive'),
+  };
+  const given = parseLimits(
+    Object.entries(overrides).map(([name, value]) => ({ name, value })),
+    'limit overrides',
+  );
+  if (parent) {
+    const caps = { thread_id: parent.thread_id, limits: parent.limits };
+    return resolveLimits({ ...sources, overrides: given, parent: caps });
+  }
+  const signed = resolveLimits({ ...sources, overrides: { limits: {}, origins: {} } });
+  const resolved = resolveLimits({ ...sources, overrides: given });
+  if (Object.keys(given.limits).length === 0) return resolved;
+  const { limits: granted, origins } = signed;
+  const wanted = given.limits;
+  const ceiling = config.limitCeiling;
+  const raised = checkRaises({ directiveId, granted, origins, wanted, ceiling, mayRaise });
+  return { ...resolved, granted, ...(Object.keys(raised).length === 0 ? {} : { raised }) };
+}
+
+interface LimitOptions {
+  readonly overrides: PartialLimits;
+  readonly parent: ThreadDocument | undefined;
+  readonly directiveId: string;
+  /** True if the overrides may go above what is granted. */
+  readonly mayRaise: boolean;
+}
+
+/** Returns the limits as a plan records them. */
+function limitsOfPlan({
+  limits,
+  granted,
+  raised,
+}: GrantedLimits): Pick<ThreadPlan, 'limits' | 'granted_limits' | 'raised_limits'> {
+  return { limits, ...compact({ granted_limits: granted, raised_limits: raised }) };
+}
+
+/** Returns the settings of the request, the place that it asks for and its label, without the values of `secrets`. */
+async function requestedPlace(
+  env: Preparing,
+  request: PrepareRequest,
+  {
+    parent,
+    secrets,
+  }: {
+    readonly parent: ThreadDocument | undefined;
+    readonly secrets: Readonly<Record<string, string>>;
+  },
+): Promise<Pick<ThreadPlan, 'requested' | 'worktree' | 'work_path' | 'label'>> {
+  const label = threadLabel(
+    Object.values(secrets).reduce(
+      (text, secret) => (secret === '' ? text : text.replaceAll(secret, '***')),
+      request.label ?? '',
+    ),
+  );
+  return {
+    ...requestedOf(request),
+    ...(await planPlace(env, request.isolation, parent)),
+    ...(label === '' ? {} : { label }),
+  };
+}
+
+/** The settings that a refresh of the plan applies again. */
+function requestedOf(request: PrepareRequest): Pick<ThreadPlan, 'requested'> {
+  const { model, provider, limits = {}, raiseLimits, onlyTools, hookCapabilities = [] } = request;
+  const behavior = behaviorOf(request);
+  const requested = compact({
+    model,
+    provider,
+    limits: isEmpty(limits) ? undefined : limits,
+    raise_limits: raiseLimits === true ? true : undefined,
+    behavior: isEmpty(behavior) ? undefined : behavior,
+    only_tools: onlyTools,
+    hook_capabilities: hookCapabilities.length === 0 ? undefined : hookCapabilities,
+  });
+  return isEmpty(requested) ? {} : { requested };
+}
+
+function isEmpty(value: object): boolean {
+  return Object.keys(value).length === 0;
+}
+
+/** Returns the behavior that a request asks for, with its schema of outputs. */
+function behaviorOf({ behavior, outputSchema }: PrepareRequest): JsonObject {
+  return { ...behavior, ...(outputSchema === undefined ? {} : { schema: outputSchema }) };
 }

@@ -9,8 +9,7 @@ import {
 } from '../../../src/core/message.ts';
 import type { OutputDeclaration, ProcessCall, ProcessStep } from '../../../src/core/plan.ts';
 import { NO_USAGE } from '../../../src/core/usage.ts';
-import { type LiteralDirective } from '../../../src/providers/literal/plan.ts';
-import { literalProvider } from '../../../src/providers/literal/provider.ts';
+import { type LiteralDirective, literalProvider } from '../../../src/providers/literal/provider.ts';
 import { resolve, type Unresolved } from '../../../src/providers/literal/references.ts';
 import type { ModelEvent, ToolDefinition } from '../../../src/providers/provider.ts';
 import {
