@@ -35,7 +35,7 @@ it('the first result that a tool returned counts for a call, also after one that
     const { message } = payload as unknown as { message: { content: [{ text: string }] } };
     return [id, message.content[0].text];
   });
-  expect(texts.toSorted()).toEqual([
+  expect(texts.toSorted(([a = ''], [b = '']) => (a < b ? -1 : 1))).toEqual([
     ['a', 'first'],
     ['b', 'recovered'],
   ]);
