@@ -4,6 +4,7 @@ import type { WorktreeChanges } from '../core/isolation.ts';
 import { compact, type JsonObject } from '../core/json.ts';
 import { headChars } from '../core/text.ts';
 import type { ThreadRecord } from '../core/thread.ts';
+import { threadNotFound } from '../core/thread-errors.ts';
 import { addSpend, NO_COST } from '../core/usage.ts';
 import { regexFinds, regexProblem } from '../policy/regex.ts';
 import { cancelThread, killThread } from '../threads/family/cancel.ts';
@@ -238,7 +239,7 @@ async function goOn(
 async function required(env: ThreadEnv, threadId: string): Promise<ThreadRecord> {
   const record = await env.store.registry.get(threadId);
   if (record) return record;
-  throw new RyeError('thread_not_found', `thread not found: ${threadId}`);
+  throw threadNotFound(threadId);
 }
 
 function statusOf(record: ThreadRecord): JsonObject {

@@ -3,6 +3,7 @@ import { basename, join } from 'node:path';
 import { formatAge, isoTime } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
 import { type CostedThread, isActive, isFinal, type ThreadRecord } from '../core/thread.ts';
+import { threadNotFound } from '../core/thread-errors.ts';
 import {
   addFamilyCost,
   addShare,
@@ -169,9 +170,7 @@ export async function resolveThreadId(
   const matches = await registry.findIds(part, -1);
   const [newest] = matches;
   if (newest === undefined) {
-    throw new RyeError('thread_not_found', `thread not found: ${part}`, {
-      hint: 'List threads with: rye threads list',
-    });
+    throw threadNotFound(part);
   }
   if (matches.length === 1) return newest;
   const chain = await registry.chain(newest);
@@ -200,12 +199,12 @@ async function recentThread(registry: Registry, part: string, position: number):
       return first.thread_id;
     }
     if (records.length < limit) {
-      throw new RyeError('thread_not_found', `thread not found: ${part}`, {
-        hint:
-          ends.length === 0
-            ? 'This project has no threads yet. Run a directive: rye run hello'
-            : `@ is the last thread, @${ends.length} the first one. List threads with: rye threads list`,
-      });
+      throw threadNotFound(
+        part,
+        ends.length === 0
+          ? 'This project has no threads yet. Run a directive: rye run hello'
+          : `@ is the last thread, @${ends.length} the first one. List threads with: rye threads list`,
+      );
     }
   }
 }
@@ -248,9 +247,7 @@ export class ThreadTotals implements Pick<ChildrenService, 'tree' | 'stats'> {
 /** Throws `thread_not_found` if the registry does not list the thread. */
 export async function assertRegistered(registry: Registry, threadId: string): Promise<void> {
   if ((await registry.get(threadId)) !== undefined) return;
-  throw new RyeError('thread_not_found', `thread not found: ${threadId}`, {
-    hint: 'Run: rye threads list',
-  });
+  throw threadNotFound(threadId);
 }
 
 /** Parents with their children, oldest first; without an id every root, newest first. `records` are newest first. */

@@ -1,9 +1,10 @@
 import { createInterface } from 'node:readline';
 import { Readable } from 'node:stream';
-import { messageOf, RyeError } from '../core/errors.ts';
+import { messageOf } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import { isActive, type ThreadRecord, type ThreadResult } from '../core/thread.ts';
+import { threadNotFound } from '../core/thread-errors.ts';
 import { isKnown } from '../log/tree.ts';
 import { withFamily } from '../threads/family/family-cost.ts';
 import { signedEnd } from '../threads/family/signed-end.ts';
@@ -94,10 +95,7 @@ export class Threads implements ThreadsService {
     const { registry, logs, deliveries } = store;
     const { projectPath } = this.#workspace.options;
     const found = await registry.get(threadId);
-    if (!found)
-      throw new RyeError('thread_not_found', `thread not found: ${threadId}`, {
-        hint: 'Run: rye threads list',
-      });
+    if (!found) throw threadNotFound(threadId);
     const { noticeChanges } = await import('./guards.ts');
     await noticeChanges(this.#workspace);
     const files = threadFiles(this.#workspace);

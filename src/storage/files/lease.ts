@@ -15,6 +15,7 @@ import {
 import { join } from 'node:path';
 import { RyeError, systemCodeOf } from '../../core/errors.ts';
 import { compact, isRecord, parseJson } from '../../core/json.ts';
+import { writesLog } from '../../core/thread-errors.ts';
 import { writeFully } from '../../disk/whole-file.ts';
 import { ownerOf, processOf } from '../owners.ts';
 import type { Owner, OwnerState, Owners } from '../store.ts';
@@ -128,13 +129,8 @@ function lockedError(
   const who = process
     ? `process ${process.pid} on ${process.host}, epoch ${holder.epoch},`
     : 'another process';
-  return new RyeError('thread_locked', `${who} writes the log of thread ${threadId}`, {
-    hint:
-      state === 'unknown'
-        ? UNSEEN_HINT
-        : 'Wait for it to end, or cancel the thread with `rye threads cancel`.',
-    details: compact({ thread_id: threadId, pid: process?.pid, host: process?.host }),
-  });
+  const hint = state === 'unknown' ? UNSEEN_HINT : undefined;
+  return writesLog(threadId, who, compact({ hint, pid: process?.pid, host: process?.host }));
 }
 
 /** True while the path names this file: a taker's rename puts another one there, a removed folder leaves none. */

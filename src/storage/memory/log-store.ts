@@ -3,6 +3,7 @@ import type { Clock } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { LogEvent, LogHeader, UnknownEvent } from '../../core/events.ts';
 import { assertThreadId, type IdSource } from '../../core/ids.ts';
+import { writesLog } from '../../core/thread-errors.ts';
 import { sha256Hex } from '../../log/checkpoint.ts';
 import { startPosition, type WriterPosition } from '../../log/position.ts';
 import {
@@ -222,10 +223,7 @@ export class MemoryLogStore implements LogStore {
     const who = lease
       ? `${this.#options.owners.describe(lease.owner)}, epoch ${lease.epoch},`
       : 'another process';
-    return new RyeError('thread_locked', `${who} writes the log of thread ${threadId}`, {
-      hint: 'Wait for it to end, or cancel the thread with `rye threads cancel`.',
-      details: { thread_id: threadId },
-    });
+    return writesLog(threadId, who);
   }
 
   #open(threadId: string, lease: Lease, options: LogReopenOptions): LogWriter {

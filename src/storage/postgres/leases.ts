@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { QueryResult } from 'pg';
 import { RyeError } from '../../core/errors.ts';
 import { parseJson } from '../../core/json.ts';
+import { runBy } from '../../core/thread-errors.ts';
 import { change, one } from '../sql-work.ts';
 import type { Leases, Renewal, ThreadLeases, WorkerFacts, WorkerRow } from '../worker-leases.ts';
 import type { PostgresDatabase } from './database.ts';
@@ -120,10 +121,7 @@ export function threadLeases(workerId: string | null): ThreadLeases {
       // a removed row never comes back: an answer of none stays true
       const living = yield* one('SELECT 1 FROM workers WHERE worker_id = ?', holder);
       if (living === undefined) return true;
-      throw new RyeError('thread_locked', `thread ${threadId} is run by worker ${holder}`, {
-        hint: 'Wait for it to end, or cancel the thread with `rye threads cancel`.',
-        details: { thread_id: threadId, worker: holder },
-      });
+      throw runBy(threadId, `worker ${holder}`, { worker: holder });
     },
     *note(threadId) {
       yield* change('UPDATE threads SET worker = ? WHERE thread_id = ?', workerId, threadId);

@@ -1,5 +1,5 @@
-import { RyeError } from '../../core/errors.ts';
 import { NUMBER, objectOf, TEXT } from '../../core/shape.ts';
+import { takenOver } from '../../core/thread-errors.ts';
 import type { QuarantinedPart } from '../store.ts';
 import { storedJson } from '../stored-json.ts';
 import type { PostgresDatabase } from './database.ts';
@@ -193,13 +193,6 @@ export class LogRows {
   async #rows(text: string, values: readonly unknown[]): Promise<readonly unknown[]> {
     return (await this.#database.query(text, values)).rows;
   }
-}
-
-function takenOver(threadId: string): RyeError {
-  return new RyeError('thread_locked', `thread ${threadId} was taken over by another process`, {
-    hint: 'Another process runs this thread now; this one must stop.',
-    details: { thread_id: threadId },
-  });
 }
 
 function countLines(bytes: Buffer): number {

@@ -4,6 +4,7 @@ import type { Clock } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { LogEvent, LogHeader, UnknownEvent } from '../../core/events.ts';
 import { assertThreadId, type IdSource } from '../../core/ids.ts';
+import { writesLog } from '../../core/thread-errors.ts';
 import { sha256Hex } from '../../log/checkpoint.ts';
 import { startPosition, type WriterPosition } from '../../log/position.ts';
 import {
@@ -254,10 +255,7 @@ export class PostgresLogStore implements LogStore {
 
   #locked(threadId: string, holder: Owner, epoch: number): RyeError {
     const who = `${this.#options.owners.describe(holder)}, epoch ${epoch},`;
-    return new RyeError('thread_locked', `${who} writes the log of thread ${threadId}`, {
-      hint: 'Wait for it to end, or cancel the thread with `rye threads cancel`.',
-      details: { thread_id: threadId },
-    });
+    return writesLog(threadId, who);
   }
 
   async #open(opening: Opening, options: LogReopenOptions): Promise<LogWriter> {

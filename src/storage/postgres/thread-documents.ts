@@ -1,4 +1,5 @@
 import { RyeError } from '../../core/errors.ts';
+import { takenOver } from '../../core/thread-errors.ts';
 import { sha256Hex } from '../../log/checkpoint.ts';
 import type { ListedFile, StoredFile, ThreadDocuments } from '../thread-documents.ts';
 import type { PostgresDatabase } from './database.ts';
@@ -26,10 +27,7 @@ export class PostgresThreadDocuments implements ThreadDocuments {
       [threadId, name, Buffer.from(bytes), sha256Hex(bytes), signature, epoch],
     );
     if (rowCount === 1) return;
-    throw new RyeError('thread_locked', `thread ${threadId} was taken over by another process`, {
-      hint: 'Another process runs this thread now; this one must stop.',
-      details: { thread_id: threadId, file: name },
-    });
+    throw takenOver(threadId);
   }
 
   async get(threadId: string, name: string): Promise<StoredFile | undefined> {

@@ -7,6 +7,7 @@ import {
 } from '../../core/delivery.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
+import { threadNotFound } from '../../core/thread-errors.ts';
 import type { EnqueueParams, ResolveParams } from '../deliveries.ts';
 import { all, change, one, type Work } from '../sql-work.ts';
 import {
@@ -69,10 +70,7 @@ function* endOfChain(threadId: string): Work<string> {
       at,
     )) as { readonly next: string | null } | undefined;
     if (!row) {
-      throw new RyeError('thread_not_found', `thread not found: ${at}`, {
-        hint: 'List the threads with `rye threads list`.',
-        details: { thread_id: at },
-      });
+      throw threadNotFound(at);
     }
     seen.add(at);
     if (row.next === null || seen.has(row.next)) return at;

@@ -13,8 +13,8 @@ import type {
   RunProof,
   RunTraits,
 } from '../../core/delivery.ts';
-import { RyeError } from '../../core/errors.ts';
 import { isJsonObject, type JsonObject, parseJson } from '../../core/json.ts';
+import { takenOver } from '../../core/thread-errors.ts';
 import { all, change, one, type Work } from '../sql-work.ts';
 
 /**
@@ -324,8 +324,5 @@ export function* assertEpoch(threadId: string, epoch: number): Work<void> {
     | { readonly epoch: number }
     | undefined;
   if (row?.epoch === epoch) return;
-  throw new RyeError('thread_locked', `thread ${threadId} was taken over by another process`, {
-    hint: 'Another process runs this thread now; this one must stop.',
-    details: { thread_id: threadId, epoch: row?.epoch ?? null },
-  });
+  throw takenOver(threadId, { epoch: row?.epoch ?? null });
 }

@@ -1,4 +1,4 @@
-import { RyeError } from '../../core/errors.ts';
+import { takenOver } from '../../core/thread-errors.ts';
 import type { MicroUsd } from '../../core/usage.ts';
 import {
   assertAmount,
@@ -267,14 +267,10 @@ function* store(row: BudgetRow): Work<void> {
 function* assertEpoch(threadId: string, epoch: number): Work<void> {
   const current = yield* epochOf(threadId);
   if (current <= epoch) return;
-  throw new RyeError(
-    'thread_locked',
-    `thread ${threadId} was taken over: its budget is at epoch ${current}, this process has ${epoch}`,
-    {
-      hint: 'Another process runs this thread now; this one must stop.',
-      details: { thread_id: threadId, epoch: current },
-    },
-  );
+  throw takenOver(threadId, {
+    how: `its budget is at epoch ${current}, this process has ${epoch}`,
+    epoch: current,
+  });
 }
 
 function* epochOf(threadId: string): Work<number> {

@@ -1,4 +1,4 @@
-import { type ErrorInfo, isErrorCode, RyeError } from '../../core/errors.ts';
+import { type ErrorInfo, isErrorCode } from '../../core/errors.ts';
 import { isJsonObject, type JsonObject, parseJson } from '../../core/json.ts';
 import { didYouMean } from '../../core/text.ts';
 import {
@@ -7,6 +7,7 @@ import {
   type ThreadRecord,
   type ThreadStatus,
 } from '../../core/thread.ts';
+import { takenOver, threadNotFound } from '../../core/thread-errors.ts';
 import { type Cost, NO_COST } from '../../core/usage.ts';
 import { columnsOf } from '../owners.ts';
 import { all, change, one, type Work } from '../sql-work.ts';
@@ -124,10 +125,7 @@ export function* requireRecord(threadId: string): Work<ThreadRecord> {
     'SELECT thread_id FROM threads ORDER BY rowid DESC LIMIT 200',
   )) as readonly { thread_id: string }[];
   const ids = near.map(({ thread_id }) => thread_id);
-  throw new RyeError('thread_not_found', `thread not found: ${threadId}`, {
-    hint: didYouMean(threadId, ids) ?? 'List the threads with `rye threads list`.',
-    details: { thread_id: threadId },
-  });
+  throw threadNotFound(threadId, didYouMean(threadId, ids));
 }
 
 function objectIn(text: string | null): JsonObject | null {
@@ -144,14 +142,10 @@ function errorIn(text: string | null): ErrorInfo | null {
 /** Refuses an owner that lost its thread to another process. */
 export function assertEpoch(record: ThreadRecord, epoch: number): void {
   if (record.epoch <= epoch) return;
-  throw new RyeError(
-    'thread_locked',
-    `thread ${record.thread_id} was taken over: its epoch is ${record.epoch}, this process has ${epoch}`,
-    {
-      hint: 'Another process runs this thread now; this one must stop.',
-      details: { thread_id: record.thread_id, epoch: record.epoch },
-    },
-  );
+  throw takenOver(record.thread_id, {
+    how: `its epoch is ${record.epoch}, this process has ${epoch}`,
+    epoch: record.epoch,
+  });
 }
 
 /** Records a sign of life of an owner, and how far the thread has come if that is known. Returns 0 if it lost the thread. */

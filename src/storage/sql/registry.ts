@@ -1,5 +1,6 @@
 import { RyeError } from '../../core/errors.ts';
 import { assertTransition, isFinal, type ThreadRecord } from '../../core/thread.ts';
+import { continuedElsewhere, runBy } from '../../core/thread-errors.ts';
 import { NO_COST } from '../../core/usage.ts';
 import { columnsOf, processOf } from '../owners.ts';
 import {
@@ -281,10 +282,7 @@ function assertOwnerGone(owners: Owners, record: ThreadRecord): void {
   if (!owner || owners.state(owner) === 'gone') return;
   const { thread_id } = record;
   const { pid, host } = processOf(owner);
-  throw new RyeError('thread_locked', `thread ${thread_id} is run by process ${pid} on ${host}`, {
-    hint: 'Wait for it to end, or cancel the thread with `rye threads cancel`.',
-    details: { thread_id, pid, host },
-  });
+  throw runBy(thread_id, `process ${pid} on ${host}`, { pid, host });
 }
 
 /** The error for a claim of a thread that ended: only a resume runs it again. */
@@ -293,12 +291,4 @@ function endedThread({ thread_id: threadId, status }: ThreadRecord): RyeError {
     hint: `Run it again: rye threads resume ${threadId}`,
     details: { thread_id: threadId, from: status, to: 'running' },
   });
-}
-
-function continuedElsewhere(threadId: string): RyeError {
-  return new RyeError(
-    'thread_locked',
-    `thread ${threadId} was continued by another process just now`,
-    { hint: `See: rye threads show ${threadId}`, details: { thread_id: threadId } },
-  );
 }

@@ -2,6 +2,7 @@ import { isoTime } from '../../core/clock.ts';
 import { type Delivery, type DeliveryMode, INLINE_BYTES } from '../../core/delivery.ts';
 import { RyeError } from '../../core/errors.ts';
 import { isFinal, type ThreadRecord } from '../../core/thread.ts';
+import { threadNotFound } from '../../core/thread-errors.ts';
 import type { ResolveParams } from '../../storage/store.ts';
 import type { Launching, Recovering, Stored, Supervising } from '../ports.ts';
 import { recoverThread } from '../recovery/recover.ts';
@@ -39,9 +40,7 @@ export async function sendDelivery(
   assertMessage(message);
   const addressee = await chainEnd(env.store.registry, threadId);
   if (!addressee) {
-    throw new RyeError('thread_not_found', `thread not found: ${threadId}`, {
-      hint: 'List the threads with `rye threads list`.',
-    });
+    throw threadNotFound(threadId);
   }
   if (mode === 'active' && addressee.status !== 'running') {
     throw new RyeError(

@@ -3,6 +3,7 @@ import { type ErrorInfo, messageOf, RyeError, toRyeError } from '../../core/erro
 import type { EventPayloads, LogEvent, UnknownEvent } from '../../core/events.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { isActive, type ThreadRecord, type ThreadStatus } from '../../core/thread.ts';
+import { runBy } from '../../core/thread-errors.ts';
 import { type Cost, estimatedSpend, toMicroUsd } from '../../core/usage.ts';
 import { crashedAnswer } from '../../log/interruption.ts';
 import { openCalls, settlementDrafts } from '../../log/open-calls.ts';
@@ -358,10 +359,7 @@ function crashed({ thread_id: threadId, pid }: ThreadRecord, death: Death): Erro
 }
 
 function alive({ thread_id: threadId, pid, host }: ThreadRecord): RyeError {
-  return new RyeError('thread_locked', `thread ${threadId} is run by process ${pid} on ${host}`, {
-    hint: 'Wait for it to end, or cancel the thread with `rye threads cancel`.',
-    details: { thread_id: threadId, pid, host },
-  });
+  return runBy(threadId, `process ${pid} on ${host}`, { pid, host });
 }
 
 /** The result of a sweep, with its failures. */

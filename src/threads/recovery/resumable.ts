@@ -3,6 +3,7 @@ import type { PlanChange } from '../../core/events.ts';
 import type { PartialLimits } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { isActive, type ThreadRecord } from '../../core/thread.ts';
+import { continuedElsewhere, threadNotFound } from '../../core/thread-errors.ts';
 import { isFatalProblem } from '../../log/codec.ts';
 import { buildTree, entryByPrefix, type SessionTree } from '../../log/tree.ts';
 import type { LogHold, OpenedLog } from '../../storage/store.ts';
@@ -75,7 +76,8 @@ export async function holdResumable(
   const ignored = await env.guards.check();
   const record = await endOfChain(env, request.threadId);
   const { thread_id: threadId } = record;
-  if (request.epoch !== undefined && request.epoch !== record.epoch) throw hasRun(threadId);
+  if (request.epoch !== undefined && request.epoch !== record.epoch)
+    throw continuedElsewhere(threadId);
   if (threadId !== request.threadId) {
     env.onNotice(`thread ${request.threadId} was handed off; ${threadId} continues it`);
   }
@@ -96,7 +98,7 @@ async function endOfChain(env: Recovering, threadId: string): Promise<ThreadReco
   const chain = await env.store.registry.chain(threadId);
   const found = chain.at(-1);
   const last = found && (await refreshRow(env, found));
-  if (!last) throw new RyeError('thread_not_found', `thread not found: ${threadId}`);
+  if (!last) throw threadNotFound(threadId);
   if (!isActive(last.status)) return last;
   const { recovery } = env.config;
   if (!deathOf(env, last, recovery.staleSeconds)) throw stillRuns(last, threadId);
@@ -247,13 +249,6 @@ async function holdEnded(
 /** Throws `thread_locked` if the previous holder of the log continued the thread. */
 async function assertUnchanged(env: Pick<Stored, 'store'>, before: ThreadRecord): Promise<void> {
   const now = await env.store.registry.get(before.thread_id);
-  if (now?.status !== before.status || now.epoch !== before.epoch) throw hasRun(before.thread_id);
-}
-
-function hasRun(threadId: string): RyeError {
-  return new RyeError(
-    'thread_locked',
-    `thread ${threadId} was continued by another process just now`,
-    { hint: `See: rye threads show ${threadId}`, details: { thread_id: threadId } },
-  );
+  if (now?.status !== before.status || now.epoch !== before.epoch)
+    throw continuedElsewhere(before.thread_id);
 }

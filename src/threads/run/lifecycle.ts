@@ -2,6 +2,7 @@ import { RyeError } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import { compact } from '../../core/json.ts';
 import { isActive, type ThreadRecord, type ThreadResult } from '../../core/thread.ts';
+import { threadNotFound } from '../../core/thread-errors.ts';
 import { isStopped, orStopped } from '../../loop/stop.ts';
 import type { ModelProvider } from '../../providers/provider.ts';
 import { cancelThread } from '../family/cancel.ts';
@@ -59,7 +60,7 @@ async function joinThread(
   try {
     for (;;) {
       const last = await chainEnd(registry, threadId);
-      if (!last) throw new RyeError('thread_not_found', `thread not found: ${threadId}`);
+      if (!last) throw threadNotFound(threadId);
       const stored = async (): Promise<JoinedChild> => ({
         result: await storedResult(env, threadId, await trusted(env, last)),
         run: await registry.runOf(last.thread_id),

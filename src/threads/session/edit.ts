@@ -4,6 +4,7 @@ import type { EventDraft, LogEvent, RequestEstimate } from '../../core/events.ts
 import type { JsonObject } from '../../core/json.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { isActive, type ThreadRecord } from '../../core/thread.ts';
+import { threadNotFound } from '../../core/thread-errors.ts';
 import { type Cost, NO_COST, toMicroUsd } from '../../core/usage.ts';
 import { joinContents } from '../../hooks/dispatch.ts';
 import { branchDrafts, branchWithSummaryDrafts, labelDraft } from '../../log/continuation.ts';
@@ -69,9 +70,7 @@ async function assertNotArchived(
 async function recordOf({ store }: Pick<Stored, 'store'>, threadId: string): Promise<ThreadRecord> {
   const record = await store.registry.get(threadId);
   if (record) return record;
-  throw new RyeError('thread_not_found', `thread not found: ${threadId}`, {
-    hint: 'Run: rye threads list',
-  });
+  throw threadNotFound(threadId);
 }
 
 /** Reads a thread's signed document and its row. Throws if the log does not verify. */

@@ -1,6 +1,7 @@
 import { RyeError } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import { isActive, type ThreadRecord } from '../../core/thread.ts';
+import { threadNotFound } from '../../core/thread-errors.ts';
 import { buildTree, entryByPrefix, isKnown } from '../../log/tree.ts';
 import { descendantsOf } from '../family/children.ts';
 import type { Stored } from '../ports.ts';
@@ -61,9 +62,7 @@ export async function readFileEvents(
   const chain = (await registry.get(threadId)) ? await registry.chain(threadId) : [];
   const last = chain.at(-1)?.thread_id;
   if (last === undefined) {
-    throw new RyeError('thread_not_found', `thread not found: ${threadId}`, {
-      hint: 'Run: rye threads list',
-    });
+    throw threadNotFound(threadId);
   }
   const below = own ? [] : await descendantsOf(registry, last);
   for (const record of [...chain, ...below]) assertOver(record);
