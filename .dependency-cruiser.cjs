@@ -79,6 +79,7 @@ const VENDORS = {
   'get-east-asian-width': ['cli'],
   zod: ['schemas'],
   croner: ['schedules'],
+  diff: ['core'],
   vitest: [],
 };
 // Optional features: only these folders may load one, and only with `import()`, except for types.

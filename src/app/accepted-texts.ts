@@ -1,10 +1,10 @@
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { messageOf } from '../core/errors.ts';
+import { diffOf } from '../core/line-diff.ts';
 import { makeFolders } from '../disk/folders.ts';
 import { readRegular } from '../disk/regular-file.ts';
 import { writeWhole } from '../disk/whole-file.ts';
-import { diffOf } from '../export/line-diff.ts';
 import { skillListPath } from '../items/skill-files-fs.ts';
 import type { GuardChange, Pin, PowerFile } from '../trust/lock.ts';
 import type { GuardDiff } from './api/items.ts';

@@ -1,4 +1,5 @@
 import { isJsonObject, type JsonObject } from '../../core/json.ts';
+import { type DiffLine, diffOf } from '../../core/line-diff.ts';
 import {
   isErrorOutcome,
   type ToolCallBlock,
@@ -6,7 +7,6 @@ import {
   textOf,
 } from '../../core/message.ts';
 import { formatSeconds } from '../../core/usage.ts';
-import { type DiffLine, diffOf } from '../line-diff.ts';
 import { numberOr } from './annotations.ts';
 import { shortName, subjectOf } from './call.ts';
 import { childAddress, type PageContext } from './context.ts';
