@@ -6,6 +6,7 @@ import type { ThreadResult } from '../../src/core/thread.ts';
 import { NO_COST } from '../../src/core/usage.ts';
 import { afterEnd } from '../../src/threads/family/cancel.ts';
 import { endChildren } from '../../src/threads/family/end-children.ts';
+import { settleChildren } from '../../src/threads/family/settle-children.ts';
 import type { ThreadEnv } from '../../src/threads/ports.ts';
 import { approvalPending } from '../../src/threads/run/waiting.ts';
 import { requestedApproval } from '../../testing/conformance/approvals.ts';
@@ -57,3 +58,32 @@ it.each(['approved', 'denied', 'answered', 'withdrawn', undefined] as const)(
     expect(resumed).toEqual(outcome ? ['a-1'] : []);
   },
 );
+
+it('the children of a thread that is cancelled while it waits for them are cancelled too', async () => {
+  const { env, store } = await family();
+  const owned = { ...FACTS, owner: env.owner, isClaimed: true };
+  await store.registry.register({ ...owned, threadId: 'parent', parentId: null });
+  await store.registry.register({ ...owned, threadId: 'child', parentId: 'parent' });
+  let calls = 0;
+  const registry = new Proxy(env.store.registry, {
+    get(target, name) {
+      const value: unknown = Reflect.get(target, name);
+      if (typeof value !== 'function') return value;
+      return async (...args: readonly unknown[]): Promise<unknown> => {
+        calls += 1;
+        if (calls > 500) throw new Error('it waits for a child that was not told to end');
+        const found: unknown = await Reflect.apply(value, target, args);
+        const end = { status: 'cancelled', now, cost: NO_COST, result: '', epoch: 1 } as const;
+        if (name === 'requestCancel') await target.finish('child', end);
+        return found;
+      };
+    },
+  });
+  const until = AbortSignal.abort('enough');
+  const ports = { ...env, store: { ...env.store, registry } };
+  await settleChildren(ports, { threadId: 'parent', until });
+  expect(await store.registry.get('child')).toMatchObject({
+    status: 'cancelled',
+    cancel_requested: 'its parent parent ended',
+  });
+});
