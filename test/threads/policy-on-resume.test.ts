@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
-import { directive, type Lab, openLab } from '../attacks/lab.ts';
+import { directive, type Lab, openLab, shellTool } from '../attacks/lab.ts';
 import { calls, reply, toolUse, type WireRequest } from '../helpers/wire-server.ts';
 
 const WRITE = '<execute><tool>rye/file-system/write</tool></execute>';
@@ -231,6 +231,24 @@ it('a directive whose key was revoked since the plan refuses the resume', async 
     code: 'key_revoked',
     hint: expect.stringContaining(`Then run: rye threads resume ${thread_id}`),
   });
+});
+
+it('a tool whose key was revoked since the plan refuses the resume before the model is asked', async () => {
+  const here = await lab();
+  const { requests } = await here.model([reply('Hello.'), reply('Again.')]);
+  await here.rye().keys.trust(here.stranger.pem);
+  here.signed('tools/demo/look.sh', shellTool('echo {}'), here.stranger);
+  const permissions = '<execute><tool>demo/look</tool></execute>';
+  here.signed('directives/job.md', directive('job', { permissions }));
+  const { thread_id } = await here.run('job');
+  await here.rye().keys.revoke(here.stranger.keyId);
+  await expect(resume(here, thread_id)).rejects.toMatchObject({
+    code: 'key_revoked',
+    hint: expect.stringContaining(`rye threads resume ${thread_id} --refresh`),
+  });
+  expect(requests).toHaveLength(1);
+  here.signed('tools/demo/look.sh', shellTool('echo {}'));
+  expect(await resume(here, thread_id)).toMatchObject({ result: 'Again.' });
 });
 
 it('a file that a revoked key had signed refuses the resume although it is signed again', async () => {
