@@ -127,4 +127,25 @@ describe('the tool list of a resumed thread', () => {
     expect(counts.get('tool_39')).toBe(2);
     expect(counts.get('added')).toBe(1);
   });
+
+  it('has the recorded tools first, but for those that were withdrawn since', () => {
+    const [a, b, c] = ['a', 'b', 'c'].map((name) => counted(name, new Map()));
+    if (!a || !b || !c) throw new Error('no tools');
+    let version = 1;
+    let withdrawn = new Set<string>();
+    const list = recordedFirst([b, a], {
+      definitions: () => ({ version, tools: [a, c] }),
+      withdrawn: () => withdrawn,
+    });
+    const names = (): string => {
+      const text = list().tools.map(({ name }) => name);
+      version += 1;
+      return text.join(' ');
+    };
+    expect(names()).toBe('b a c');
+    withdrawn = new Set(['b']);
+    expect(names()).toBe('a c');
+    withdrawn = new Set();
+    expect(names()).toBe('b a c');
+  });
 });
