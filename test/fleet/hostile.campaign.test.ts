@@ -171,6 +171,8 @@ it('a waiting thread whose log was changed is refused when it is decided, and it
   await lab.until("SELECT status = 'error' FROM threads");
   const { rows } = await sql.query("SELECT json_or_null(error) ->> 'code' AS code FROM threads");
   expect(rows).toEqual([{ code: 'transcript_tampered' }]);
+  // what it had set aside is free again
+  await lab.until("SELECT status = 'released' FROM budget_ledger WHERE thread_id = 'asks'");
   await untilTrue('a person is told', () => second.output().includes('asks is refused'));
   expect(linesOf(marks)).toEqual([]);
   expect(second.process.exitCode).toBeNull();
