@@ -96,10 +96,13 @@ export function bind<P extends object>(database: SqlDatabase, methods: BoundMeth
   const bound = Object.entries<Bound<unknown[], unknown>>(methods).map(
     ([name, { kind, work, isLosable = false }]) => [
       name,
-      async (...args: unknown[]) =>
-        kind === 'read'
-          ? await database.read(() => work(...args))
-          : await database.write(() => work(...args), { isLosable }),
+      // a stack names the method
+      {
+        async [name](...args: unknown[]): Promise<unknown> {
+          if (kind === 'read') return await database.read(() => work(...args));
+          return await database.write(() => work(...args), { isLosable });
+        },
+      }[name],
     ],
   );
   return Object.fromEntries(bound) as P;

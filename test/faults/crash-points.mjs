@@ -134,7 +134,7 @@ Database.prototype.transaction = function (work) {
       const result = made.immediate(...values);
       // the method of the store whose transaction it is
       const [, method = 'open'] =
-        /\bSql(?:iteSearchIndex|[A-Z]\w*)\.(\w+)/.exec(new Error('where').stack) ?? [];
+        /Database\.write .*\n\s+at (?:async )?(?:\w+\.)?(\w+)/.exec(new Error('where').stack) ?? [];
       if (!name.endsWith('index.db')) step(`commit ${path.basename(name)} ${method}`);
       return result;
     },

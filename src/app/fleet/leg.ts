@@ -7,6 +7,7 @@ import { openSecrets } from '../../fleet/sealed-secrets.ts';
 import { openPostgresStore, PostgresDatabase } from '../../storage/open-postgres.ts';
 import { processOwners } from '../../storage/owners.ts';
 import { SqliteSearchIndex } from '../../storage/sqlite/search-index.ts';
+import { recordEnd } from '../../threads/end.ts';
 import { areAtRest, resumeWaitingAncestors } from '../../threads/family/resume-process.ts';
 import { endQueued } from '../../threads/family/spawn.ts';
 import type { ThreadEnv, ThreadPorts } from '../../threads/ports.ts';
@@ -266,21 +267,17 @@ class Leg {
   async #refuse(ports: ThreadPorts, record: ThreadRecord, error: RyeError): Promise<LegOutcome> {
     if (isTransient(error)) throw error;
     this.#notice(`thread ${record.thread_id} is refused: ${error.message} [${error.code}]`);
-    const { registry, ledger } = ports.store;
+    const { registry } = ports.store;
     if (record.status === 'created') {
       await endQueued(ports, record.thread_id, error);
     } else {
       const now = new Date(systemClock.now()).toISOString();
       const { epoch, cost } = await registry.claim(record.thread_id, ports.owner, now);
-      await registry.finish(record.thread_id, {
-        status: 'error',
-        now,
-        cost,
-        result: '',
-        error: error.toJSON(),
+      await recordEnd(ports, {
+        threadId: record.thread_id,
         epoch,
+        end: () => ({ status: 'error', cost, result: '', error: error.toJSON() }),
       });
-      await ledger.release(record.thread_id, epoch);
     }
     return error.exitCode === EXIT.integrity ? 'refused' : 'done';
   }

@@ -10,6 +10,7 @@ import { type Cost, NO_COST, toMicroUsd } from '../../core/usage.ts';
 import { endRun, raisedLimits, runsOf } from '../../log/runs.ts';
 import { isKnown } from '../../log/tree.ts';
 import type { BudgetRow, Owner } from '../../storage/store.ts';
+import { recordEnd } from '../end.ts';
 import { recoverDeliveries } from '../family/delivery-log.ts';
 import type { Process, Stored } from '../ports.ts';
 import { holdsMoney } from '../run/waiting.ts';
@@ -390,20 +391,24 @@ export async function endWithoutPlan(
   { record, document, cost }: { record: ThreadRecord; document: ThreadDocument; cost: Cost },
 ): Promise<ErrorInfo> {
   const { thread_id: threadId, epoch } = record;
-  const { registry, ledger } = env.store;
-  const now = isoTime(env.clock.now());
+  const { ledger } = env.store;
   const error: ErrorInfo = {
     code: 'thread_damaged',
     message: `the process of ${threadId} died, and its plan.json is damaged or missing`,
     hint: `It can't be resumed. Start it again: rye run ${document.directive}`,
   };
   await ledger.report(threadId, toMicroUsd(cost.spend), epoch);
-  await ledger.release(threadId, epoch);
   await recoverDeliveries(env, threadId, epoch);
   const end = { status: 'error' as const, result: '', error, cost };
   const { transcript: _open, outputs: _none, runs, ...rest } = document;
-  const ended = { ...rest, ...(runs ? { runs: endRun(runs, end, now) } : {}) };
-  await env.files.writeDocument({ ...ended, ...end, updated_at: now });
-  await registry.finish(threadId, { ...end, now, epoch });
+  await recordEnd(env, {
+    threadId,
+    epoch,
+    end: () => end,
+    writeDocument: async (_, now) => {
+      const ended = { ...rest, ...(runs ? { runs: endRun(runs, end, now) } : {}) };
+      await env.files.writeDocument({ ...ended, ...end, updated_at: now });
+    },
+  });
   return error;
 }

@@ -8,6 +8,7 @@ import { headAndPlace } from '../../log/oversized.ts';
 import { endRun } from '../../log/runs.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
 import type { LogWriter } from '../../storage/store.ts';
+import { type Attempt, type EndingThread, recordEnd, releaseBudget } from '../end.ts';
 import { recoverDeliveries } from '../family/delivery-log.ts';
 import { familyCost } from '../family/family-cost.ts';
 import type { Exporting, Process, Stored } from '../ports.ts';
@@ -20,7 +21,7 @@ import { ownPass } from './own-pass.ts';
 import type { Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
 import { judge, type Verdict } from './verdict.ts';
-import { isPaused, isWaiting, waitingOf } from './waiting.ts';
+import { isWaiting, waitingOf } from './waiting.ts';
 
 /** Maximum bytes of a result in thread.json and the registry; the log has all of it. */
 const KEPT_RESULT_BYTES = 256 * 1024;
@@ -108,18 +109,17 @@ class Finalization {
     const exported = this.#verdict;
     if (log) await this.#export(log);
     // while hooks may still add to the log its end is not named, so that a crash in between leaves no contradiction
-    await this.#attempt('writing thread.json', () => this.#writeDocument(!observes));
-    if (!holdsBudget) await this.#release();
-    await this.#attemptFenced('updating the registry', async () => {
-      await this.#finish();
-      this.#isRecorded = true;
-    });
+    const ending = this.#ending(!observes);
+    await recordEnd(this.#env, ending, { attempt: this.#attemptStep, keepsBudget: holdsBudget });
     if (log && this.#verdict !== exported) await this.#export(log);
     if (observes) {
       await this.#afterComplete();
       await this.#attempt('writing thread.json', () => this.#writeDocument(true));
     }
-    if (holdsBudget) await this.#release();
+    if (holdsBudget) {
+      const release = async (): Promise<void> => await releaseBudget(this.#env, ending);
+      await this.#attemptStep('releasing the budget', release);
+    }
     await this.#close();
     return await resultOf(this.#env, this.#request, this.#verdict);
   }
@@ -227,6 +227,39 @@ class Finalization {
     return headAndPlace(result, KEPT_RESULT_BYTES, place);
   }
 
+  /** The thread as {@link recordEnd} ends it. A step that fails before the registry has the end changes the verdict. */
+  #ending(isComplete: boolean): EndingThread {
+    const { started, outcome, successor } = this.#request;
+    const { threadId, record, document } = started;
+    return {
+      threadId,
+      epoch: record.epoch,
+      end: () => ({
+        status: this.#verdict.status,
+        cost: outcome.cost,
+        result: this.#keptResult(),
+        outputs: this.#outputs,
+        error: this.#verdict.error,
+        run: document.runs?.length ?? 1,
+        successor,
+      }),
+      writeDocument: async () => await this.#writeDocument(isComplete),
+    };
+  }
+
+  readonly #attemptStep: Attempt = async (what, step) => {
+    if (what === 'updating the registry') {
+      await this.#attemptFenced(what, async () => {
+        await step();
+        this.#isRecorded = true;
+      });
+      return;
+    }
+    // a budget that is handed over names no epoch
+    const isFenced = what === 'releasing the budget' && this.#request.successor === undefined;
+    await (isFenced ? this.#attemptFenced(what, step) : this.#attempt(what, step));
+  };
+
   async #writeDocument(isComplete: boolean): Promise<void> {
     // if its new name is lost, the thread is one whose log has ended, and recovery writes the document again
     await this.#env.files.writeDocument(this.#document(isComplete), 'content');
@@ -252,44 +285,6 @@ class Finalization {
     }
     await log.recorder.checkpoint();
     this.#isSealed = true;
-  }
-
-  /** Frees what was not spent, or passes it on. A thread that only waits keeps what its calls may need. */
-  async #release(): Promise<void> {
-    const { started, successor } = this.#request;
-    if (isPaused(this.#verdict)) return;
-    const { ledger } = this.#env.store;
-    const what = 'releasing the budget';
-    if (successor?.spendUsd === undefined || this.#verdict.status !== 'continued') {
-      const { threadId, record } = started;
-      await this.#attemptFenced(what, () => ledger.release(threadId, record.epoch));
-      return;
-    }
-    const amount = toMicroUsd(successor.spendUsd);
-    await this.#attempt(what, () => ledger.handOver(started.threadId, successor.threadId, amount));
-  }
-
-  async #finish(): Promise<void> {
-    const { started, outcome, successor } = this.#request;
-    const { threadId, record } = started;
-    const { registry } = this.#env.store;
-    const now = isoTime(this.#env.clock.now());
-    const { status, error } = this.#verdict;
-    if (status === 'continued' && successor) {
-      await registry.heartbeat(threadId, record.epoch, now, { cost: outcome.cost });
-      await registry.linkContinuation(threadId, successor.threadId, now, record.epoch);
-      return;
-    }
-    await registry.finish(threadId, {
-      status,
-      now,
-      cost: outcome.cost,
-      result: this.#keptResult(),
-      epoch: record.epoch,
-      run: started.document.runs?.length ?? 1,
-      ...(this.#outputs ? { outputs: this.#outputs } : {}),
-      ...(error ? { error } : {}),
-    });
   }
 
   /** Best effort: what the hooks did is logged and signed, their failures change nothing. */

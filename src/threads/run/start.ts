@@ -4,6 +4,7 @@ import { assertNewThreadId, threadIdCandidate } from '../../core/ids.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import { NO_COST, toMicroUsd } from '../../core/usage.ts';
+import { type EndingThread, recordEnd } from '../end.ts';
 import type { Preparation, Process, Stored, ThreadFiles } from '../ports.ts';
 import { startDocument, type ThreadDocument } from '../thread-document.ts';
 
@@ -197,22 +198,25 @@ export async function endUnstarted(
   threadId: string,
   { status, error }: UnstartedEnd,
 ): Promise<boolean> {
-  const now = isoTime(env.clock.now());
   try {
     const record = await env.store.registry.get(threadId);
-    await env.store.registry.finish(threadId, {
-      status,
-      now,
-      cost: NO_COST,
-      result: '',
-      error,
+    const ending: EndingThread = {
+      threadId,
       epoch: record?.epoch ?? 0,
-    });
-    await env.store.ledger.release(threadId);
-    const document = await documentOf(env, threadId);
-    if (document) {
-      await env.files.writeDocument({ ...document, status, error, result: '', updated_at: now });
-    }
+      end: () => ({ status, error, result: '', cost: NO_COST }),
+      writeDocument: async (_, now) => {
+        const document = await documentOf(env, threadId);
+        if (document)
+          await env.files.writeDocument({
+            ...document,
+            status,
+            error,
+            result: '',
+            updated_at: now,
+          });
+      },
+    };
+    await recordEnd(env, ending, { isUnclaimed: true });
     return true;
   } catch (failure) {
     env.onNotice(`thread ${threadId} could not be finalized: ${messageOf(failure)}`);

@@ -10,6 +10,7 @@ import { extractDrafts } from '../../log/continuation.ts';
 import { buildTree } from '../../log/tree.ts';
 import { resolveLimits } from '../../policy/limits.ts';
 import type { LogWriter } from '../../storage/store.ts';
+import { recordEnd } from '../end.ts';
 import type {
   Configured,
   Exporting,
@@ -26,7 +27,7 @@ import { planHash, planText } from '../stored-plan.ts';
 import { headerOf, type ImportedFrom, type ThreadDocument } from '../thread-document.ts';
 import { partOf } from '../verified-log.ts';
 import { inFreshPlace } from '../worktrees.ts';
-import { entryAt, openingDrafts, readVerified } from './edit.ts';
+import { entryAt, openingDrafts, readVerified, recordOf } from './edit.ts';
 
 export interface ExtractRequest {
   /** The last entry of the path that the new thread begins with, by default the head; `root` asks the opening message again. */
@@ -85,12 +86,15 @@ async function writeExtract(
       { event_type: 'thread_finished', payload: { status, result: '', cost } },
     ]);
     await writer.sync();
-    const now = isoTime(env.clock.now());
     const transcript = writer.state();
-    await env.files.writeDocument({ ...document, status, updated_at: now, cost, transcript });
-    await env.store.ledger.release(threadId, record.epoch);
-    const end = { status, now, cost, result: '', epoch: record.epoch } as const;
-    return await env.store.registry.finish(threadId, end);
+    await recordEnd(env, {
+      threadId,
+      epoch: record.epoch,
+      end: () => ({ status, cost, result: '' }),
+      writeDocument: async (_, now) =>
+        await env.files.writeDocument({ ...document, status, updated_at: now, cost, transcript }),
+    });
+    return await recordOf(env, threadId);
   } finally {
     await writer.close();
   }
@@ -152,9 +156,9 @@ async function writeImport(
     await files.writePlan(threadId, plan);
     await files.writeCapabilities(threadId, env.renderer.capabilities(plan, []));
     await writeLog(writer, request);
-    const now = isoTime(env.clock.now());
     const cost = NO_COST;
     const status = 'completed';
+    const now = isoTime(env.clock.now());
     const document = {
       ...begun,
       status,
@@ -165,10 +169,13 @@ async function writeImport(
       plan_sha256: planHash(planText(plan)),
       transcript: writer.state(),
     } as const;
-    await files.writeDocument(document);
-    await store.ledger.release(threadId);
-    const end = { status, now, cost, result, epoch: record.epoch } as const;
-    return { record: await store.registry.finish(threadId, end), document };
+    await recordEnd(env, {
+      threadId,
+      epoch: record.epoch,
+      end: () => ({ status, cost, result }),
+      writeDocument: async () => await files.writeDocument(document),
+    });
+    return { record: await recordOf(env, threadId), document };
   } finally {
     await writer.close();
   }

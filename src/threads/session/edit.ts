@@ -67,7 +67,11 @@ async function assertNotArchived(
   );
 }
 
-async function recordOf({ store }: Pick<Stored, 'store'>, threadId: string): Promise<ThreadRecord> {
+/** Returns the row of a thread; throws if there is none. */
+export async function recordOf(
+  { store }: Pick<Stored, 'store'>,
+  threadId: string,
+): Promise<ThreadRecord> {
   const record = await store.registry.get(threadId);
   if (record) return record;
   throw threadNotFound(threadId);
