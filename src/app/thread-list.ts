@@ -4,15 +4,7 @@ import { formatAge, isoTime } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
 import { type CostedThread, isActive, isFinal, type ThreadRecord } from '../core/thread.ts';
 import { threadNotFound } from '../core/thread-errors.ts';
-import {
-  addFamilyCost,
-  addShare,
-  addSpend,
-  shareOf,
-  toMicroUsd,
-  totalTokens,
-  toUsd,
-} from '../core/usage.ts';
+import { addFamilyCost, addSpend, familyCostOf, totalTokens } from '../core/usage.ts';
 import { openRegistry, threadsFolder } from '../storage/open-registry.ts';
 import { processOwners } from '../storage/owners.ts';
 import type { Owners, Registry, Store } from '../storage/store.ts';
@@ -270,14 +262,9 @@ function threadTree(
     const below = (children.get(thread.thread_id) ?? [])
       .filter(({ thread_id }) => !path.has(thread_id))
       .map((child) => node(child, path));
-    const spend = below.reduce(
-      (sum, { subtree_spend }) => sum + toMicroUsd(subtree_spend),
-      toMicroUsd(thread.cost.spend),
-    );
-    const own = shareOf(thread.cost);
-    const total = below.reduce((sum, child) => addShare(sum, child.thread.cost.total), own);
-    const cost = { ...thread.cost, own, total };
-    return { thread: { ...thread, cost }, subtree_spend: toUsd(spend), children: below };
+    const totals = below.map((child) => child.thread.cost.total);
+    const cost = familyCostOf(thread.cost, totals);
+    return { thread: { ...thread, cost }, subtree_spend: cost.total.spend, children: below };
   };
   const isRoot = ({ parent_id: parent }: ThreadRecord): boolean =>
     parent === null || !known.has(parent);

@@ -41,8 +41,13 @@ export interface FamilyCost extends Cost {
   readonly total: CostShare;
 }
 
-/** Returns what a thread used itself. */
-export function shareOf(cost: Cost): CostShare {
+/** Adds what a thread used itself to the totals of its children: the one sum of a family. */
+export function familyCostOf(cost: Cost, children: readonly CostShare[]): FamilyCost {
+  const own = shareOf(cost);
+  return { ...cost, own, total: children.reduce(addShare, own) };
+}
+
+function shareOf(cost: Cost): CostShare {
   return { ...spendOf(cost), tokens: totalTokens(cost), turns: cost.turns };
 }
 
@@ -67,7 +72,7 @@ export function addSpend(left: Spent, right: Spent): Spent {
   };
 }
 
-export function addShare(left: CostShare, right: CostShare): CostShare {
+function addShare(left: CostShare, right: CostShare): CostShare {
   return {
     ...addSpend(left, right),
     tokens: left.tokens + right.tokens,

@@ -1,6 +1,6 @@
 import type { ThreadTreeNode } from '../../src/app/api/threads.ts';
 import type { ThreadRecord } from '../../src/core/thread.ts';
-import { addShare, NO_COST, shareOf } from '../../src/core/usage.ts';
+import { familyCostOf, NO_COST } from '../../src/core/usage.ts';
 
 export const NOON = Date.parse('2026-02-17T12:00:00.000Z');
 
@@ -41,8 +41,7 @@ export function record(
 /** A node whose subtree spent what its threads did. */
 export function node(thread: ThreadRecord, ...children: readonly ThreadTreeNode[]): ThreadTreeNode {
   const below = children.reduce((sum, { subtree_spend }) => sum + subtree_spend, 0);
-  const own = shareOf(thread.cost);
-  const total = children.reduce((sum, child) => addShare(sum, child.thread.cost.total), own);
-  const costed = { ...thread, cost: { ...thread.cost, own, total } };
+  const totals = children.map((child) => child.thread.cost.total);
+  const costed = { ...thread, cost: familyCostOf(thread.cost, totals) };
   return { thread: costed, subtree_spend: thread.cost.spend + below, children };
 }

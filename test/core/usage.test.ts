@@ -2,23 +2,20 @@ import { describe, expect, it } from 'vitest';
 import {
   addCost,
   addFamilyCost,
-  addShare,
   type Cost,
   costSince,
   type FamilyCost,
+  familyCostOf,
   formatCost,
   formatSpend,
   NO_COST,
   NO_USAGE,
   priceMicroUsd,
-  shareOf,
 } from '../../src/core/usage.ts';
 
 const measured: Cost = { ...NO_COST, turns: 1, output_tokens: 100, spend: 0.004 };
 const cut: Cost = { ...measured, spend: 0.024, estimated_spend_usd: 0.02 };
-const family = (cost: Cost): FamilyCost => {
-  return { ...cost, own: shareOf(cost), total: shareOf(cost) };
-};
+const family = (cost: Cost): FamilyCost => familyCostOf(cost, []);
 
 it.each([
   [{ input_tokens: 1000 }, 3000],
@@ -34,7 +31,7 @@ it.each([
 describe('an estimate of a cost', () => {
   it('adds up apart from the spend that holds it, exactly', () => {
     expect(addCost(cut, cut)).toMatchObject({ spend: 0.048, estimated_spend_usd: 0.04 });
-    expect(addShare(shareOf(cut), shareOf(measured))).toEqual({
+    expect(familyCostOf(cut, [family(measured).own]).total).toEqual({
       spend: 0.028,
       estimated_spend_usd: 0.02,
       tokens: 200,
@@ -53,14 +50,14 @@ describe('an estimate of a cost', () => {
 
   it('is absent where all was measured', () => {
     expect(addCost(measured, measured)).not.toHaveProperty('estimated_spend_usd');
-    expect(shareOf(measured)).toEqual({ spend: 0.004, tokens: 100, turns: 1 });
+    expect(family(measured).own).toEqual({ spend: 0.004, tokens: 100, turns: 1 });
   });
 
   it('makes the spend an upper bound for people', () => {
     expect(formatSpend(cut)).toBe('≤ $0.0240');
     expect(formatSpend(measured)).toBe('$0.0040');
     expect(formatCost(cut)).toBe('1 turn, 100 tokens, ≤ $0.0240, 0ms');
-    const parent = { ...measured, own: shareOf(measured), total: shareOf(cut) };
+    const parent = { ...measured, own: family(measured).own, total: family(cut).own };
     expect(formatCost(parent)).toContain('$0.0040, ≤ $0.0240 with children');
   });
 });

@@ -1,26 +1,27 @@
 import type { CostedThread, ThreadRecord } from '../../core/thread.ts';
-import { addShare, type CostShare, type FamilyCost, shareOf } from '../../core/usage.ts';
+import { type CostShare, type FamilyCost, familyCostOf } from '../../core/usage.ts';
 import type { Registry } from '../../storage/store.ts';
+
+type Member = Pick<ThreadRecord, 'thread_id' | 'cost'>;
 
 /** Returns the cost of a thread with what its descendants have cost so far. Reads only the rows of descendants. */
 export async function familyCost(
   registry: Pick<Registry, 'list'>,
-  thread: Pick<ThreadRecord, 'thread_id' | 'cost'>,
+  thread: Member,
 ): Promise<FamilyCost> {
-  const own = shareOf(thread.cost);
   // a damaged registry could make a loop of parents
   const seen = new Set([thread.thread_id]);
-  const below = async (parentId: string): Promise<CostShare> => {
-    let sum: CostShare = { spend: 0, tokens: 0, turns: 0 };
+  const withChildren = async ({ thread_id: parentId, cost }: Member): Promise<FamilyCost> => {
+    const totals: CostShare[] = [];
     for (const child of await registry.list({ parentId })) {
       if (seen.has(child.thread_id)) continue;
       seen.add(child.thread_id);
-      sum = addShare(sum, shareOf(child.cost));
-      if (child.spawn_count > 0) sum = addShare(sum, await below(child.thread_id));
+      const isParent = child.spawn_count > 0;
+      totals.push((isParent ? await withChildren(child) : familyCostOf(child.cost, [])).total);
     }
-    return sum;
+    return familyCostOf(cost, totals);
   };
-  return { ...thread.cost, own, total: addShare(own, await below(thread.thread_id)) };
+  return await withChildren(thread);
 }
 
 /** Adds the cost of its descendants to a row of the registry, which counts its children. */
@@ -28,8 +29,7 @@ export async function withFamily<T extends ThreadRecord>(
   registry: Pick<Registry, 'list'>,
   thread: T,
 ): Promise<T & CostedThread> {
-  const own = shareOf(thread.cost);
-  const alone = { ...thread.cost, own, total: own };
-  const cost = thread.spawn_count > 0 ? await familyCost(registry, thread) : alone;
+  const isParent = thread.spawn_count > 0;
+  const cost = isParent ? await familyCost(registry, thread) : familyCostOf(thread.cost, []);
   return { ...thread, cost };
 }
