@@ -45,9 +45,8 @@ import type {
   UnsignedItem,
   VerifyOutcome,
 } from './api/items.ts';
-import { programItems } from './program/items.ts';
+import { type ProgramItem, programItems } from './program/items.ts';
 import { signingKey } from './signing-key.ts';
-import { builtinItem, builtinSummary, programItem, programSummary } from './unfiled-items.ts';
 import type { Workspace } from './workspace.ts';
 
 export const compileGlob: GlobCompiler = async (pattern) =>
@@ -420,4 +419,47 @@ function olderFormWarning({ type, id, path }: FoundFile, verdict: Verdict): read
 
 function metadataOf({ type, text }: FoundFile): JsonObject {
   return isItemType(type) ? { ...summarize(type, text) } : {};
+}
+
+/** A row of a list for an item of the program. */
+function programSummary({ type, id, space, path, text }: ProgramItem): ItemSummary {
+  const { version, description } = summarize(type, text);
+  return {
+    type,
+    id,
+    space,
+    path: type === 'directive' ? null : path,
+    shadowed_by: null,
+    version: version === '' ? null : version,
+    description,
+    signature: 'program',
+  };
+}
+
+/** An item of the program for `rye fetch`. */
+function programItem(item: ProgramItem): FetchedItem {
+  const { type, id, space, path, signature } = programSummary(item);
+  const metadata = { ...summarize(item.type, item.text) };
+  return { type, id, space, path, signature, metadata, content: item.text };
+}
+
+/** A row of `rye list tool`. */
+function builtinSummary({ id, description }: Tool): ItemSummary {
+  const [first = ''] = description.split(/(?<=\.)\s/);
+  const place = { space: 'system', path: null, shadowed_by: null } as const;
+  return { type: 'tool', id, ...place, version: null, description: first, signature: 'builtin' };
+}
+
+/** A built-in tool for `rye fetch tool`. */
+function builtinItem(tool: Tool): FetchedItem {
+  const traits: JsonObject = { ...tool.traits };
+  return {
+    type: 'tool',
+    id: tool.id,
+    space: 'system',
+    path: null,
+    signature: 'builtin',
+    metadata: { description: tool.description, traits },
+    content: `${JSON.stringify(tool.inputSchema, null, 2)}\n`,
+  };
 }

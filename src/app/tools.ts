@@ -1,9 +1,14 @@
 import { realpathSync } from 'node:fs';
+import { capabilityOf, RISKS } from '../core/capability.ts';
 import { isSecurityWarning, RyeError, toRyeError } from '../core/errors.ts';
 import { aliasOf } from '../core/ids.ts';
+import type { ThreadPlan } from '../core/plan.ts';
+import { assertIdentity } from '../items/binding.ts';
+import { readToolFiles, readToolMetadata } from '../items/tool-metadata-fs.ts';
+import type { VerifiedItems } from '../items/verified-fs.ts';
 import { parseBehavior } from '../loop/behavior.ts';
-import { coversTool, expandsTo, isExact } from '../policy/capability.ts';
-import { taintNote } from '../policy/risk.ts';
+import { covers, coversTool, expandsTo, isExact } from '../policy/capability.ts';
+import { assessRisks, type RiskTable, taintNote } from '../policy/risk.ts';
 import type {
   OpenTools,
   ThreadEnv,
@@ -17,6 +22,7 @@ import { createBuiltinTools } from '../tools/builtin/builtin-tools.ts';
 import { FileMemory } from '../tools/builtin/options.ts';
 import { checkOutputs } from '../tools/directive-return.ts';
 import { chooseDisclosure } from '../tools/disclosure.ts';
+import { createItemTool } from '../tools/item/item-tool.ts';
 import { serverOfTool } from '../tools/mcp/mcp-tools.ts';
 import type { OfferedTools } from '../tools/mcp/servers.ts';
 import {
@@ -47,8 +53,6 @@ import {
   skippedTool,
   withoutCollisions,
 } from './granted-tools.ts';
-import { readItemTool } from './item-tools.ts';
-import { lateRiskCheck } from './late-risk.ts';
 import { ignoredServer, openRemote, PlacedServers, reachesServer } from './mcp/mcp.ts';
 import { messageSender, orchestratorActions } from './orchestrator.ts';
 import { primaryActions } from './primary-actions.ts';
@@ -390,4 +394,81 @@ export class ToolCatalog implements ToolSource {
     const inputs = Object.values(scope?.secrets ?? {}).filter((value) => value !== '');
     return [...inputs, ...this.#workspace.secrets()];
   }
+}
+
+/**
+ * Judges a tool when it is loaded while the thread runs. The plan judged what was there then; a tool that was added,
+ * or that declares more since, needs what it would have needed then. Throws `acknowledge_required` or `risk_blocked`.
+ */
+function lateRiskCheck(
+  {
+    acknowledged,
+    capabilities,
+    tools,
+  }: Pick<ThreadPlan, 'acknowledged' | 'capabilities' | 'tools'>,
+  table: RiskTable,
+): (tool: Tool) => void {
+  const refusalOf = (capability: string, { id, traits }: Tool): RyeError | undefined =>
+    assessRisks({
+      capabilities: [capability],
+      table,
+      acknowledged,
+      toolRisks: new Map([[id, traits.risk]]),
+    }).refusals[0];
+  return (tool) => {
+    const need = { verb: 'execute', item_type: 'tool', item_id: tool.id } as const;
+    const refusal = refusalOf(capabilityOf(need), tool);
+    if (refusal) throw refusal;
+    const planned = tools.find(({ id }) => id === tool.id);
+    const declared = tool.traits.risk ?? 'elevated';
+    // the plan judged its wildcards by this tool, which declares no more now
+    if (planned && RISKS.indexOf(declared) <= RISKS.indexOf(planned.risk)) return;
+    // the plan may have judged a wildcard by the program's own tools alone: a file that it reaches too needs more
+    const refused = capabilities
+      .filter((grant) => covers([grant], need))
+      .map((grant) => refusalOf(grant, tool));
+    const [first] = refused;
+    if (first && refused.every((one) => one !== undefined)) throw first;
+  };
+}
+
+/** Reads a tool of the spaces and checks it. `others` are IDs that an error may suggest. */
+async function readItemTool(
+  items: VerifiedItems,
+  id: string,
+  options: {
+    readonly env: NodeJS.ProcessEnv;
+    readonly scope: ToolScope | undefined;
+    readonly others: readonly string[];
+  },
+): Promise<Tool> {
+  const { env, scope, others } = options;
+  const item = items.load('tool', id, 'execute', others);
+  const metadata = await readToolMetadata(item.text, item.path);
+  assertIdentity({ type: 'tool', id, path: item.path }, { category: metadata.category });
+  if (metadata.unsupported) throw metadata.unsupported;
+  const tool = createItemTool(
+    {
+      id,
+      path: item.path,
+      kind: metadata.kind,
+      description: metadata.description,
+      inputSchema: metadata.inputSchema,
+      traits: metadata.traits,
+      env: metadata.env,
+      content: item.bytes,
+      sha256: item.sha256,
+      files: readToolFiles(item.path, metadata.files ?? {}),
+      ...(metadata.command ? { command: metadata.command } : {}),
+      ...(metadata.runtime ? { runtime: metadata.runtime } : {}),
+    },
+    {
+      env,
+      sandbox: scope?.sandbox,
+      ...(scope?.allowDomains ? { allowDomains: scope.allowDomains } : {}),
+      resolveSecret: (name) => scope?.secrets[name],
+    },
+  );
+  scope?.admit?.(tool);
+  return tool;
 }

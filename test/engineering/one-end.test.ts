@@ -14,7 +14,7 @@ const WRITERS: Readonly<Record<string, readonly string[]>> = {
   // makes good what a killed process left of an end that the other records have
   'threads/recovery/recover.ts': ['ledger.release('],
   // gives back what a resume reserved that did not come about: no end
-  'threads/recovery/next-limits.ts': ['ledger.release('],
+  'threads/recovery/resume.ts': ['ledger.release('],
 };
 
 it('one place writes the end of a thread to the registry and the ledger', () => {

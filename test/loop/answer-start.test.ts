@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { NO_USAGE } from '../../src/core/usage.ts';
-import { AnswerStart } from '../../src/loop/answer-start.ts';
+import { AnswerStart } from '../../src/loop/answer.ts';
 import type { ModelEvent } from '../../src/providers/provider.ts';
 
 const NOON_MS = Date.parse('2026-01-01T12:00:00.000Z');

@@ -2,15 +2,19 @@ import { EXIT, type ExitCode, toRyeError } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import type { ThreadResult } from '../../core/thread.ts';
 import { type Cost, costSince } from '../../core/usage.ts';
+import type { Io } from '../io.ts';
 import type { Key, Keyboard } from '../keyboard.ts';
 import { resultText } from '../output.ts';
+import { drawPicker, openPicker, type Picker, pressPicker } from '../picker.ts';
 import { echoLines, type LineStyle } from '../render/echo.ts';
+import type { Footer, LiveView } from '../render/live-view.ts';
 import { payloadOf } from '../render/progress-line.ts';
-import { wrapText } from '../terminal-text.ts';
+import { type Colors, wrapText } from '../terminal-text.ts';
 import { oneLine, type Shown, visible } from '../visible.ts';
 import { act, type ChatDesk, needsIdle } from './actions.ts';
 import { footerOf, ruledOff } from './chat-footer.ts';
 import { failureLines, meterLines, remarkLines } from './chat-lines.ts';
+import type { QueuedMessage } from './conversation.ts';
 import { DialogSlot } from './dialog-slot.ts';
 import {
   type Editor,
@@ -23,9 +27,11 @@ import {
   withDraft,
   withText,
 } from './editor.ts';
+import type { HeldKeys } from './held-keys.ts';
+import type { ChatHistory } from './history.ts';
 import { messageOfText } from './message-lines.ts';
 import { MessageQueue } from './message-queue.ts';
-import { ModelPicking } from './model-picking.ts';
+import { type ModelChoice, modelFace } from './model-choice.ts';
 import {
   budgetOf,
   type EmptyMessage,
@@ -39,8 +45,43 @@ import {
   WAITS_NOTE,
 } from './run-facts.ts';
 import { type Slash, slashOf } from './slash.ts';
-import { restLine } from './status-line.ts';
-import type { TerminalChatOptions, Typed } from './terminal-options.ts';
+import { type ChatSetting, restLine } from './status-line.ts';
+
+/** A person's choice of a model, which has the keys until it is made. */
+class ModelPicking {
+  #picker: Picker<ModelChoice>;
+  #settle: (choice: ModelChoice | null) => void = () => {};
+  /** The model; null: the person left. */
+  readonly choice = new Promise<ModelChoice | null>((resolve) => {
+    this.#settle = resolve;
+  });
+
+  constructor(choices: readonly ModelChoice[], at: number) {
+    this.#picker = openPicker(choices, at);
+  }
+
+  /** Takes a key. Returns one that came right after the Escape that left the picker. */
+  press(key: Key): Key | undefined {
+    const { picker, picked } = pressPicker(this.#picker, key);
+    this.#picker = picker;
+    if (picked === undefined) return undefined;
+    this.#settle(picked);
+    const name = key.name.replace(/^alt\+/, '');
+    return name !== key.name && name.length === 1 ? { name, text: name } : undefined;
+  }
+
+  leave(): void {
+    this.#settle(null);
+  }
+
+  draw(style: {
+    readonly colors: Colors;
+    readonly columns: number;
+    readonly rows: number;
+  }): Footer {
+    return drawPicker(this.#picker, modelFace(style.colors), style);
+  }
+}
 
 /** Milliseconds for a run that only waits for a decision to become suspended. */
 const SUSPEND_MS = 1000;
@@ -446,4 +487,32 @@ export class TerminalChat {
     if (!this.#options.desk.conversation.isRunning) return NEXT_HINTS[this.#next];
     return this.#isStopping ? STOPPING_HINT : RUNNING_HINT;
   }
+}
+
+interface TerminalChatOptions {
+  readonly desk: ChatDesk;
+  readonly io: Pick<Io, 'stdout' | 'env'>;
+  readonly keys: HeldKeys;
+  readonly view: LiveView;
+  readonly history: ChatHistory;
+  readonly setting: ChatSetting;
+  /** Messages that wait for the thread. */
+  readonly queued: readonly QueuedMessage[];
+  /** Printed first. */
+  readonly intro: readonly string[];
+  /** The directive runs before the first message. */
+  readonly startsAlone: boolean;
+  /** Effect of an empty message. */
+  readonly next: EmptyMessage;
+  /** The cost of the thread so far. */
+  readonly spent: Cost | undefined;
+  /** Kills the running tools at once. */
+  readonly hurry: () => void;
+}
+
+/** A message or a command as it was typed, with its form on the screen. */
+interface Typed {
+  readonly text: string;
+  readonly shown: string;
+  readonly slash?: Slash | undefined;
 }

@@ -1,9 +1,11 @@
-import type { LogEvent, UnknownEvent } from '../../core/events.ts';
+import type { EventPayloads, LogEvent, UnknownEvent } from '../../core/events.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { type AssistantMessage, type Message, textOf, toolCallsOf } from '../../core/message.ts';
+import { formatCost } from '../../core/usage.ts';
 import type { Io, Sink } from '../io.ts';
+import { count } from '../output.ts';
 import { type Colors, wrapText } from '../terminal-text.ts';
-import { oneLine, shown } from '../visible.ts';
+import { oneLine, type Shown, shown } from '../visible.ts';
 import { toolName } from './call-line.ts';
 import { deliveredText } from './delivered.ts';
 import { echoLines } from './echo.ts';
@@ -19,11 +21,57 @@ import {
   TextBlock,
   ThoughtBlock,
 } from './live-blocks.ts';
-import { Meters } from './meters.ts';
+import { Meters, shortModel, shortUsd } from './meters.ts';
 import { payloadOf, runLine, waitText } from './progress-line.ts';
-import { RetryWait } from './retry-wait.ts';
-import { detailOf, headerLine } from './run-lines.ts';
 import { paint } from './text.ts';
+
+/** The waits for a provider that does not answer, from the first to the next answer. */
+class RetryWait {
+  #wait: EventPayloads['retry_scheduled'] | undefined;
+  #dueMs = 0;
+  #sinceMs = 0;
+  #retries = 0;
+
+  /** Takes an event of the thread. Returns a line about all waits once the provider answers again. */
+  take(event: LogEvent | UnknownEvent, nowMs: number): Shown | undefined {
+    const wait = payloadOf(event, 'retry_scheduled');
+    if (wait) {
+      if (this.#retries === 0) this.#sinceMs = nowMs;
+      this.#retries += 1;
+      this.#wait = wait;
+      this.#dueMs = nowMs + wait.delay_ms;
+      return undefined;
+    }
+    const { event_type: type } = event;
+    if (type === 'request_started') this.#dueMs = 0;
+    if (!ANSWERS.has(type) || this.#wait === undefined) return undefined;
+    const { reason = 'no answer' } = this.#wait;
+    const seconds = Math.round((nowMs - this.#sinceMs) / 1000);
+    const retries = this.#retries === 1 ? '1 retry' : `${this.#retries} retries`;
+    this.reset();
+    return oneLine(`${reason} for ${seconds} s, ${retries}`);
+  }
+
+  /** Returns the countdown to the next attempt; undefined while none is waited for. */
+  line(nowMs: number): Shown | undefined {
+    if (this.#wait === undefined || this.#dueMs === 0) return undefined;
+    return shown`${waitText(this.#wait, this.#dueMs - nowMs)} (Ctrl-C to stop)`;
+  }
+
+  reset(): void {
+    this.#wait = undefined;
+    this.#retries = 0;
+  }
+}
+
+/** Events that only come with an answer. */
+const ANSWERS: ReadonlySet<string> = new Set([
+  'token_delta',
+  'thinking_delta',
+  'toolcall_delta',
+  'tool_call_start',
+  'cost',
+]);
 
 export interface LiveViewOptions {
   readonly io: Pick<Io, 'monotonic' | 'repeat'>;
@@ -475,3 +523,43 @@ const SHOWN_BY_BLOCKS: ReadonlySet<string> = new Set([
   'child_thread_started',
   'child_thread_finished',
 ]);
+
+/** Returns the first line of a run: its directive, model, limits and thread. */
+function headerLine(
+  run: {
+    readonly directive: string | undefined;
+    readonly model: string;
+    readonly limits: JsonObject;
+    readonly threadId: string;
+  },
+  colors: Colors,
+): string {
+  const directive = run.directive?.replace(/^rye\/core\//, '');
+  const parts = [
+    ...(directive === undefined ? [] : [colors.bold(oneLine(directive))]),
+    oneLine(shortModel(run.model)),
+    ...limitText(run.limits),
+    oneLine(run.threadId),
+  ];
+  return parts.join(colors.dim(' · '));
+}
+
+/** Returns the line of an event that only `-v` shows. */
+function detailOf(event: LogEvent | UnknownEvent): string | undefined {
+  const hook = payloadOf(event, 'hook_fired');
+  const turn = payloadOf(event, 'turn_started');
+  const cost = payloadOf(event, 'cost');
+  return hook?.matched === true
+    ? `hook ${hook.id} on ${hook.event}: ${hook.outcome}, ${hook.duration_ms}ms`
+    : turn?.request
+      ? `turn ${turn.turn}: request to ${turn.request.provider}/${turn.request.model}, up to ${turn.request.input_tokens} tokens in, ${turn.request.max_tokens} out`
+      : cost && `turn ${cost.turn} done: ${formatCost(cost.total)} so far`;
+}
+
+function limitText({ turns, spend }: JsonObject): readonly string[] {
+  const parts = [
+    ...(typeof turns === 'number' ? [count(turns, 'turn')] : []),
+    ...(typeof spend === 'number' ? [shortUsd(spend)] : []),
+  ];
+  return parts.length === 0 ? [] : [`limit ${parts.join(', ')}`];
+}

@@ -2,10 +2,14 @@ import { RyeError, toRyeError } from '../../core/errors.ts';
 import { compact, type JsonObject, toText } from '../../core/json.ts';
 import { threadLabel } from '../../core/label.ts';
 import type { PartialLimits } from '../../core/limits.ts';
-import type { PlanSource, ThreadPlan } from '../../core/plan.ts';
+import type { OutputDeclaration, PlanSource, ThreadPlan } from '../../core/plan.ts';
 import type { ResultShape } from '../../core/return-schema.ts';
+import { assertIdentity } from '../../items/binding.ts';
 import type { Composed } from '../../items/extends.ts';
 import { resolveInputs } from '../../items/inputs.ts';
+import { parseKnowledge } from '../../items/knowledge.ts';
+import { findFence } from '../../items/markdown.ts';
+import { parseSchema, SchemaProblem, typeOfSchema } from '../../items/output-schema.ts';
 import { displayInputs, interpolateText, processValues, renderPrompt } from '../../items/prompt.ts';
 import { parseBehavior, unknownBehavior } from '../../loop/behavior.ts';
 import { checkRaises, type GrantedLimits } from '../../policy/limit-grant.ts';
@@ -32,7 +36,6 @@ import {
   resolveDirective,
   sourceOf,
 } from './directive.ts';
-import { planOutputs } from './outputs.ts';
 import {
   assertAvailable,
   assertPriced,
@@ -436,4 +439,69 @@ function isEmpty(value: object): boolean {
 /** Returns the behavior that a request asks for, with its schema of outputs. */
 function behaviorOf({ behavior, outputSchema }: PrepareRequest): JsonObject {
   return { ...behavior, ...(outputSchema === undefined ? {} : { schema: outputSchema }) };
+}
+
+/** The outputs of a plan with their schemas, and the entries that these come from. */
+interface PlannedOutputs {
+  readonly outputs: readonly OutputDeclaration[];
+  readonly sources: readonly PlanSource[];
+}
+
+/** Loads the schemas that outputs name by id, and compiles all schemas. An unusable one refuses the run. */
+async function planOutputs(
+  env: Pick<Sources, 'items'> & Pick<Preparation, 'checkSchema'>,
+  { outputs, origins }: Pick<Composed, 'outputs' | 'origins'>,
+): Promise<PlannedOutputs> {
+  const planned: OutputDeclaration[] = [];
+  const sources: PlanSource[] = [];
+  for (const output of outputs) {
+    const { name, schema_id: id } = output;
+    const origin = origins[`outputs.${name}`] ?? '';
+    let { schema } = output;
+    if (id !== undefined) {
+      const item = await env.items.load('knowledge', id, 'context');
+      const entry = parseKnowledge(item.text, item.path);
+      assertIdentity(item, entry);
+      schema = schemaIn(entry.body, `${item.path}: the schema ${id}`);
+      sources.push(sourceOf(item));
+    }
+    if (schema) await assertCompiles(env, name, schema, origin);
+    planned.push(schema ? { ...output, schema, ...typed(output, schema) } : output);
+  }
+  return { outputs: planned, sources };
+}
+
+/** An output that names its schema by id gets the type from it. */
+function typed(
+  { schema_id: id }: OutputDeclaration,
+  schema: JsonObject,
+): Partial<OutputDeclaration> {
+  return id === undefined ? {} : { type: typeOfSchema(schema) };
+}
+
+/** Returns the schema of an entry: its first block of JSON, else its whole text. */
+function schemaIn(body: string, what: string): JsonObject {
+  try {
+    return parseSchema(findFence(body, ['json'])?.content ?? body);
+  } catch (error) {
+    if (!(error instanceof SchemaProblem)) throw error;
+    throw new RyeError('directive_malformed', `${what} cannot be used: ${error.message}`, {
+      hint: 'Put one JSON Schema object between a line ```json and a line ```.',
+    });
+  }
+}
+
+async function assertCompiles(
+  { checkSchema }: Pick<Preparation, 'checkSchema'>,
+  name: string,
+  schema: JsonObject,
+  origin: string,
+): Promise<void> {
+  try {
+    await checkSchema({ type: 'object', properties: { [name]: schema } });
+  } catch (error) {
+    const { message, hint } = toRyeError(error);
+    const text = `${origin}: the schema of the output "${name}": ${message}`;
+    throw new RyeError('directive_malformed', text, { hint, cause: error });
+  }
 }

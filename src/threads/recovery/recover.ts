@@ -7,6 +7,7 @@ import { runBy } from '../../core/thread-errors.ts';
 import { type Cost, estimatedSpend, toMicroUsd } from '../../core/usage.ts';
 import { crashedAnswer } from '../../log/interruption.ts';
 import { openCalls, settlementDrafts } from '../../log/open-calls.ts';
+import { runsOf } from '../../log/runs.ts';
 import { buildTree } from '../../log/tree.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
 import { endChildren } from '../family/end-children.ts';
@@ -18,14 +19,13 @@ import { Recorder } from '../run/recorder.ts';
 import { endUnstarted, type UnstartedEnd } from '../run/start.ts';
 import { judge, type Verdict } from '../run/verdict.ts';
 import { holdsMoney } from '../run/waiting.ts';
-import type { ThreadDocument } from '../thread-document.ts';
+import { headerOf, openDocument, type ThreadDocument } from '../thread-document.ts';
 import { removeLeftovers } from '../thread-files-fs.ts';
 import { bookedCost, openDeadLog, recordedEnd, usablePlan } from './crashed-log.ts';
 import { changesOfDead, removeDead } from './crashed-worktree.ts';
-import { asLogged, documentOf, hasRun, type SignedRecord } from './dead-record.ts';
 import { heardLog, ratesOf, type Silence, settledAnswer, timeOfDeath } from './last-words.ts';
 import { costOfLost, type LostUsage, lostUsage, withLost } from './lost-usage.ts';
-import { endWithoutPlan } from './repair.ts';
+import { bareDocument, endWithoutPlan, LOST_DOCUMENT, rebuildDocument } from './repair.ts';
 import { refreshRow } from './stale-row.ts';
 
 /** The action taken for a crashed thread. */
@@ -456,4 +456,53 @@ async function settleDead(env: Recovering): Promise<readonly string[]> {
     env.onNotice(`thread ${thread_id} could not be recovered: ${error.message}`);
   }
   return recovered.map(({ thread_id: id }) => id);
+}
+
+/**
+ * Returns thread.json of a thread whose end is to be written, with the runs that its log records. A run that is only in
+ * thread.json has not begun: neither its limits nor its plan apply.
+ */
+export async function asLogged(
+  env: Stored,
+  document: ThreadDocument,
+  events: readonly (LogEvent | UnknownEvent)[],
+): Promise<ThreadDocument> {
+  const open = openDocument(document);
+  // a log that was not read tells nothing
+  if (events.length === 0) return open;
+  const { runs: announced = [], ...rest } = open;
+  const runs = runsOf(headerOf(document), events);
+  const before =
+    announced.length > runs.length
+      ? (await rebuildDocument(env, document.thread_id))?.document
+      : undefined;
+  const { runs: _runs, ...logged } = { ...rest, ...(before ? openDocument(before) : {}) };
+  return runs.length === 1 ? logged : { ...logged, runs };
+}
+
+interface SignedRecord {
+  readonly document?: ThreadDocument;
+  readonly isRebuilt?: boolean;
+}
+
+/**
+ * Returns the signed thread.json, or one derived from the signed log if it is missing or damaged; no document if the
+ * thread crashed before it had one. A forged one is refused: only a person may replace it.
+ */
+async function documentOf(env: Stored, record: ThreadRecord): Promise<SignedRecord> {
+  const { thread_id: threadId } = record;
+  try {
+    return { document: await env.files.readDocument(threadId) };
+  } catch (error) {
+    if (!(error instanceof RyeError) || !LOST_DOCUMENT.has(error.code)) throw error;
+    const rebuilt = await rebuildDocument(env, threadId).catch(() => undefined);
+    if (rebuilt) return { document: openDocument(rebuilt.document), isRebuilt: true };
+    if (error.code === 'thread_not_found') return {};
+    return { document: bareDocument(record), isRebuilt: true };
+  }
+}
+
+/** True if the thread's log holds something that was signed. */
+async function hasRun(env: Stored, threadId: string): Promise<boolean> {
+  return (await rebuildDocument(env, threadId).catch(() => true)) !== undefined;
 }

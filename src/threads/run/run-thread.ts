@@ -9,6 +9,7 @@ import type { ThreadResult } from '../../core/thread.ts';
 import { type Cost, type MicroUsd, NO_COST } from '../../core/usage.ts';
 import { runLoop } from '../../loop/loop.ts';
 import type { LoopOutcome, LoopPorts } from '../../loop/ports.ts';
+import { isTaintNote } from '../../policy/risk.ts';
 import type { ModelProvider } from '../../providers/provider.ts';
 import type { LogWriter } from '../../storage/store.ts';
 import { afterEnd } from '../family/cancel.ts';
@@ -18,7 +19,6 @@ import { endChildren } from '../family/end-children.ts';
 import type { OnIdle, ThreadEnv } from '../ports.ts';
 import { joinChain, type Successor, startHandoff } from '../recovery/successor.ts';
 import { headerOf } from '../thread-document.ts';
-import { announcement, repeatable } from './announcement.ts';
 import { type ApprovalAttention, ApprovalDesk } from './approvals.ts';
 import { compactPort } from './compaction.ts';
 import { finalizeThread } from './finalize.ts';
@@ -427,4 +427,39 @@ function isAnswer(draft: EventDraft): boolean {
 
 function hasActed(draft: EventDraft): boolean {
   return draft.event_type === 'tool_settled' && draft.repeatable !== true;
+}
+
+/** Marks a draft that a crash may lose, because a thread that has not begun starts over. */
+function repeatable(draft: EventDraft): EventDraft {
+  return { ...draft, repeatable: true };
+}
+
+/** Returns the first events of a thread's log. */
+function announcement({ plan, document }: StartedThread): EventDraft[] {
+  const { directive, model, limits, integrity, inputs, parent_thread_id: parent, warnings } = plan;
+  return [
+    {
+      event_type: 'thread_started',
+      payload: {
+        directive: directive.id,
+        model: model.id,
+        provider: model.provider,
+        limits: { ...limits },
+        ...(plan.raised_limits ? { raised_limits: { ...plan.raised_limits } } : {}),
+        integrity,
+        inputs,
+        // the stored plan has it: one that was read back may have gained new limits
+        ...(document.plan_sha256 === undefined ? {} : { plan_sha256: document.plan_sha256 }),
+      },
+    },
+    {
+      event_type: 'budget',
+      payload: { max_usd: limits.spend, ...(parent === null ? {} : { parent_thread_id: parent }) },
+    },
+    ...warnings
+      .filter((warning) => !isTaintNote(warning))
+      .map((warning): EventDraft => {
+        return { event_type: 'note', payload: { text: `warning: ${warning}` } };
+      }),
+  ];
 }
