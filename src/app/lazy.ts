@@ -13,6 +13,15 @@ type Members<S> = {
   readonly [M in keyof S as S[M] extends (...args: never[]) => Promise<unknown> ? M : never]?: S[M];
 };
 
+/** Names that programs look for on any value: a promise, a value with a form as JSON, a matcher of a test runner. */
+const PROTOCOLS: ReadonlySet<string> = new Set([
+  'then',
+  'toJSON',
+  'asymmetricMatch',
+  '$$typeof',
+  'nodeType',
+]);
+
 /**
  * Returns a service that loads its implementation with the first call of a method, so that opening rye stays cheap.
  * A name that the implementation lacks is found at the call, which is rejected.
@@ -28,9 +37,10 @@ export function lazy<S extends object>(load: () => Promise<Partial<S>>, members:
   };
   const known = new Map<string, unknown>(Object.entries(members));
   return new Proxy({} as S, {
-    get: (_, name) => {
-      // a service with a method `then` would be taken for a promise
-      if (typeof name === 'symbol' || name === 'then') return undefined;
+    get: (target, name) => {
+      if (typeof name === 'symbol' || name in target || PROTOCOLS.has(name)) {
+        return Reflect.get(target, name) as unknown;
+      }
       const own = known.get(name) ?? (async (...args: unknown[]) => await call(name, args));
       if (own !== 'stream') {
         known.set(name, own);

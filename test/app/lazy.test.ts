@@ -49,13 +49,15 @@ describe('a lazy service', () => {
     await expect(counter.add(1)).rejects.toThrow('no such module');
   });
 
-  test('uses the members that it is given, and has no method of a promise', async () => {
+  test('uses the members that it is given, and is neither a promise nor JSON', async () => {
     const counter = lazy<Counter>(async () => new Counting(), {
       upTo: 'stream',
       add: async (by) => by * 10,
     });
     expect(await counter.add(1)).toBe(10);
     expect(await Promise.resolve(counter)).toBe(counter);
+    expect(JSON.stringify({ counter })).toBe('{"counter":{}}');
+    expect(String(counter)).toBe('[object Object]');
     await expect(Reflect.get(counter, 'gone')()).rejects.toThrow('no method gone');
   });
 
