@@ -1,7 +1,7 @@
 import type { Rye } from '../app/api/rye.ts';
 import type { ThreadDetails } from '../app/api/threads.ts';
 import { RyeError } from '../core/errors.ts';
-import type { PartialLimits } from '../core/limits.ts';
+import { LIMIT_NAMES, type PartialLimits } from '../core/limits.ts';
 
 /** Returns the session of the project that was active last: any, or one of a directive. A child does not count. */
 export async function lastSession(
@@ -59,7 +59,8 @@ export function messageLimits({ document }: Pick<ThreadDetails, 'document'>): Pa
 
 /** The limits of a thread's start that each message of a conversation is granted. */
 export function withoutSpend(limits: Readonly<Record<string, unknown>>): PartialLimits {
-  const granted = ['turns', 'tokens', 'duration_seconds', 'spawns'] as const;
+  // money and depth are of the whole thread
+  const granted = LIMIT_NAMES.filter((name) => name !== 'spend' && name !== 'depth');
   return Object.fromEntries(
     granted.flatMap((name) => {
       const value = limits[name];

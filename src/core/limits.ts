@@ -5,10 +5,14 @@ interface LimitRule {
   readonly isWhole: boolean;
   /** The limit of a thread whose sources set none. */
   readonly shipped: number;
-  /** True if a run uses the limit up, so that a thread without any of it left cannot continue. */
-  readonly isUsedUp: boolean;
-  /** A child gets at most its parent's limit minus this. */
-  readonly lessForChild: number;
+  /** A child gets at most its parent's limit minus this. Default: 0. */
+  readonly lessForChild?: number;
+  /** Begins the sentence that it is reached. */
+  readonly title: string;
+  /** One of it, if it is no money. */
+  readonly one?: string;
+  /** Names the rest of a limit that runs use up: a thread without any of it cannot continue. Absent: none uses it up. */
+  readonly left?: string;
 }
 
 /**
@@ -16,25 +20,25 @@ interface LimitRule {
  * if it is used up, its count in `checkLimits`. Everything else derives from this table.
  */
 const LIMIT_RULES = {
-  turns: { isWhole: true, shipped: 25, isUsedUp: true, lessForChild: 0 },
-  tokens: { isWhole: true, shipped: 1_000_000, isUsedUp: true, lessForChild: 0 },
-  spend: { unit: 'USD', isWhole: false, shipped: 5, isUsedUp: true, lessForChild: 0 },
-  duration_seconds: { isWhole: false, shipped: 1800, isUsedUp: true, lessForChild: 0 },
-  spawns: { isWhole: true, shipped: 50, isUsedUp: false, lessForChild: 0 },
-  depth: { isWhole: true, shipped: 10, isUsedUp: false, lessForChild: 1 },
+  turns: { isWhole: true, shipped: 25, title: 'Turn', one: 'turn', left: 'turns' },
+  tokens: { isWhole: true, shipped: 1_000_000, title: 'Token', one: 'token', left: 'tokens' },
+  spend: { unit: 'USD', isWhole: false, shipped: 5, title: 'Spend', left: 'budget' },
+  duration_seconds: { isWhole: false, shipped: 1800, title: 'Time', one: 'second', left: 'time' },
+  spawns: { isWhole: true, shipped: 50, title: 'Spawn', one: 'spawn' },
+  depth: { isWhole: true, shipped: 10, title: 'Depth', one: 'level', lessForChild: 1 },
 } as const satisfies Readonly<Record<string, LimitRule>>;
 
 export type LimitName = keyof typeof LIMIT_RULES;
 /** Limits that a run uses up. */
 export type UsedLimitName = {
-  [N in LimitName]: (typeof LIMIT_RULES)[N]['isUsedUp'] extends true ? N : never;
+  [N in LimitName]: (typeof LIMIT_RULES)[N] extends { readonly left: string } ? N : never;
 }[LimitName];
 
 export const LIMITS: Readonly<Record<LimitName, LimitRule>> = LIMIT_RULES;
 /** Names of the limits, in the order in which they are checked. */
 export const LIMIT_NAMES = Object.keys(LIMIT_RULES) as readonly LimitName[];
 export const USED_LIMIT_NAMES = LIMIT_NAMES.filter(
-  (name): name is UsedLimitName => LIMITS[name].isUsedUp,
+  (name): name is UsedLimitName => LIMITS[name].left !== undefined,
 );
 
 /** Resolved limits of a thread. `spend` is USD. */
@@ -50,7 +54,7 @@ export function eachLimit<T>(make: (name: LimitName) => T): Readonly<Record<Limi
 
 /** Returns the most that a child of a thread with these limits may get. */
 export function limitsForChild(parent: Limits): Limits {
-  return eachLimit((name) => parent[name] - LIMITS[name].lessForChild);
+  return eachLimit((name) => parent[name] - (LIMITS[name].lessForChild ?? 0));
 }
 
 /** Returns stored limits with the default for each limit that did not exist when they were stored. */

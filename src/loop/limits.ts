@@ -2,7 +2,7 @@ import { messageOf, RyeError } from '../core/errors.ts';
 import type { RequestEstimate } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
 import { compact } from '../core/json.ts';
-import { LIMIT_NAMES, type LimitName } from '../core/limits.ts';
+import { LIMIT_NAMES, LIMITS, type LimitName } from '../core/limits.ts';
 import type { Message } from '../core/message.ts';
 import type { PlannedModel } from '../core/plan.ts';
 import { DIRECTIVE_RETURN } from '../core/return-schema.ts';
@@ -194,30 +194,14 @@ function grantAfter(
   return { grant: grant > 0 ? grant : undefined, isRaise: grant > free || grant <= 0 };
 }
 
-const UNITS = {
-  turns: 'turn',
-  tokens: 'token',
-  duration_seconds: 'second',
-  spawns: 'spawn',
-  depth: 'level',
-} as const;
-
 /** Formats what a resume grants: `another $0.50`, because it counts from there and not from the start. */
 function moreOf(name: LimitName, grant: number | undefined): string {
   if (grant === undefined) return 'more';
   if (name === 'spend') {
     return `another ${Number.isInteger(grant * 100) ? `$${grant.toFixed(2)}` : formatUsd(grant)}`;
   }
-  return `another ${grant} ${UNITS[name]}${grant === 1 ? '' : 's'}`;
+  return `another ${grant} ${LIMITS[name].one}${grant === 1 ? '' : 's'}`;
 }
-
-const LIMIT_TITLES = {
-  turns: 'Turn',
-  tokens: 'Token',
-  spend: 'Spend',
-  spawns: 'Spawn',
-  depth: 'Depth',
-} as const;
 
 function reasonOf({ name, current, max, short, in_answer: inAnswer }: LimitReached): string {
   if (inAnswer) {
@@ -235,7 +219,7 @@ function reasonOf({ name, current, max, short, in_answer: inAnswer }: LimitReach
   }
   if (name === 'duration_seconds') return `Time limit reached (${max} s)`;
   const [used, of] = name === 'spend' ? [formatUsd(current), formatUsd(max)] : [current, max];
-  return `${LIMIT_TITLES[name]} limit reached (${used} of ${of})`;
+  return `${LIMITS[name].title} limit reached (${used} of ${of})`;
 }
 
 export type CallPlan =

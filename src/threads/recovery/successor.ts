@@ -1,6 +1,7 @@
 import { RyeError } from '../../core/errors.ts';
 import {
   eachLimit,
+  LIMITS,
   type Limits,
   limitsForChild,
   type PartialLimits,
@@ -42,13 +43,6 @@ export function overrideLimits(
   );
 }
 
-const LEFT_NAMES = {
-  turns: 'turns',
-  tokens: 'tokens',
-  spend: 'budget',
-  duration_seconds: 'time',
-} as const;
-
 /** Refuses a continuation that could not make one turn, before anything is written. */
 export function assertSomethingLeft(
   threadId: string,
@@ -58,7 +52,7 @@ export function assertSomethingLeft(
   for (const name of USED_LIMIT_NAMES) {
     // a limit of 0 from the start is one that the model does not need, such as the spend of a run without a model
     if (limits[name] > 0 || before[name] === 0) continue;
-    throw new RyeError(`limit_${name}`, `${threadId} has no ${LEFT_NAMES[name]} left`, {
+    throw new RyeError(`limit_${name}`, `${threadId} has no ${LIMITS[name].left} left`, {
       // a run that was granted more has a total above what the next one may be granted
       hint: `Grant it more: rye threads resume ${threadId} --limit ${name}=${granted?.[name] ?? before[name]}`,
       details: { thread_id: threadId, max: before[name] },
