@@ -22,7 +22,7 @@ export interface EndOfRun {
 /** A thread that this process ends. The members are asked at each step, because a failed step can change the end. */
 export interface EndingThread {
   readonly threadId: string;
-  /** Of the claim of this process: the store refuses a step to a process that has lost the thread. */
+  /** Epoch of the claim of this process: the store refuses a step to a process that has lost the thread. */
   readonly epoch: number;
   readonly end: () => EndOfRun;
   /** Writes thread.json with the end; absent where there is none to write. */

@@ -9,11 +9,11 @@ const CALL = /\b(?:registry\.finish|ledger\.(?:release|handOver))\(/g;
 const WRITERS: Readonly<Record<string, readonly string[]>> = {
   // the one writer of all ends
   'threads/end.ts': ['ledger.release(', 'ledger.handOver(', 'registry.finish('],
-  // gives a thread that could not be ended its state of before back: no end
+  // restores the state of a thread that could not be ended: no end
   'threads/family/end-children.ts': ['registry.finish('],
   // makes good what a killed process left of an end that the other records have
   'threads/recovery/recover.ts': ['ledger.release('],
-  // gives back what a resume reserved that did not come about: no end
+  // returns what a resume reserved that did not come about: no end
   'threads/recovery/resume.ts': ['ledger.release('],
 };
 
