@@ -42,6 +42,8 @@ async function killed(
   const log = path.join(here.project, '.ai/state/threads', id, 'transcript.jsonl');
   await vi.waitFor(() => expect(readFileSync(log, 'utf8')).toContain(word), 60_000);
   process.kill(pid, 'SIGKILL');
+  // while it ends it still runs the thread
+  await vi.waitFor(() => expect(() => process.kill(pid, 0)).toThrow('ESRCH'), 60_000);
   return id;
 }
 
@@ -53,7 +55,7 @@ async function costOf(here: Workspace, id: string): Promise<Readonly<Record<stri
 async function recover(here: Workspace, id: string): Promise<void> {
   const { code, stderr } = await here.rye(['threads', 'recover', id]);
   expect(stderr).not.toMatch(/could not/);
-  expect(code).toBe(0);
+  expect(code, stderr).toBe(0);
 }
 
 test('recovery books a request that was killed before the first word of its answer', async () => {

@@ -1,6 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import type { Cost } from '../../src/core/usage.ts';
 import { reply, startWireServer, type WireScript } from '../helpers/wire-server.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
@@ -37,6 +37,8 @@ test('after kill -9 in the first call the bound of the call counts as spent, and
   const { pid } = JSON.parse(started.stdout) as { pid: number };
   await server.request(0);
   process.kill(pid, 'SIGKILL');
+  // while it ends it still runs the thread
+  await vi.waitFor(() => expect(() => process.kill(pid, 0)).toThrow('ESRCH'), 60_000);
   const result = await here.json(['threads', 'resume', 't'], { env });
   expect(result).toMatchObject({ status: 'completed', result: 'Done.' });
   const { spend, estimated_spend_usd: estimate = 0 } = result['cost'] as Cost;
