@@ -228,7 +228,7 @@ function addCommand(
   }
 }
 
-/** Leaves the command of that name alone, if there is one: nothing else of the list is then needed. */
+/** Returns the command of that name alone if the list has it, else the whole list. */
 function named(commands: readonly Command[], name: string | undefined): readonly Command[] {
   const found = commands.filter((command) => command.name === name);
   return found.length > 0 ? found : commands;

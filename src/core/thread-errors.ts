@@ -1,6 +1,6 @@
 import { RyeError } from './errors.ts';
 
-/** No thread has this ID. The default hint lists those that there are. */
+/** No thread has this ID. The default hint names the command that lists all threads. */
 export function threadNotFound(
   threadId: string,
   hint = 'List the threads with `rye threads list`.',

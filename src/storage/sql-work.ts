@@ -76,17 +76,17 @@ type BoundMethods<P> = {
     : never;
 };
 
-/** Runs this work as a read. */
+/** Returns a method whose work only reads. */
 export function reading<A extends unknown[], T>(work: (...args: A) => Work<T>): Bound<A, T> {
   return { kind: 'read', work };
 }
 
-/** Runs this work as a write that is on the disk when the call returns. */
+/** Returns a method whose write is on the disk when the call returns. */
 export function writing<A extends unknown[], T>(work: (...args: A) => Work<T>): Bound<A, T> {
   return { kind: 'write', work };
 }
 
-/** Runs this work as a write that recovery rebuilds when a power failure takes it. */
+/** Returns a method whose write recovery rebuilds after a power failure. */
 export function writingLosably<A extends unknown[], T>(work: (...args: A) => Work<T>): Bound<A, T> {
   return { kind: 'write', work, isLosable: true };
 }
