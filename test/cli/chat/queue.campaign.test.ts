@@ -65,7 +65,7 @@ describe('a message that is typed while the model answers', () => {
     expect(terminal.screen()).not.toContain('queued:');
     expect((await deliveries()).map(({ state }) => state)).toEqual(['closed', 'closed']);
     terminal.press('enter');
-    await terminal.shows('answer 2');
+    await terminal.shows(/answer 2[^]*✓ 1 turn/);
     expect(sent(bodies[1])).toEqual([
       'Half of an answer. ',
       '[Your answer was interrupted here by the user.]',
@@ -208,7 +208,7 @@ describe('the screen of a chat', () => {
     await terminal.shows('the next message uses claude-haiku-5-5');
     await terminal.shows(/\n {2}haiku-5\.5 · /);
     terminal.enter('Go.');
-    await terminal.shows('answer 1');
+    await terminal.shows(/answer 1[^]*✓ 1 turn/);
     expect(bodies[0]?.model).toBe('claude-haiku-5-5');
     terminal.press('ctrl+d');
     expect(await terminal.ended).toBe(0);

@@ -66,6 +66,10 @@ function held(first = 'Half of an answer. ', rest = 'The rest of it.') {
   return { turn, release: () => release() };
 }
 
+/** Waits until the run that answered has ended: what is typed before that steers it. */
+const answered = (terminal: Tmux, words: string): Promise<void> =>
+  terminal.shows(new RegExp(`${words}[^]*✓ \\d+ turns?[^]*─\\n› Ask anything`));
+
 const textsOf = (body: WireBody | undefined): string => JSON.stringify(body?.messages);
 const newest = async (): Promise<string> => (await lab.rye().threads.list())[0]?.thread_id ?? '';
 
@@ -126,7 +130,7 @@ describe('rye chat on a terminal', () => {
     turns = [reply('Ghent.'), held('Two d').turn, reply('Three days.')];
     const terminal = await chat('killed');
     terminal.enter('Where to?');
-    await terminal.shows('Ghent.');
+    await answered(terminal, 'Ghent.');
     terminal.enter('How long?');
     await terminal.shows('Two d');
     process.kill(terminal.pid(), 'SIGKILL');
@@ -205,7 +209,7 @@ describe('rye chat on a terminal', () => {
     terminal.enter('/cost');
     await terminal.shows('nothing has been spent');
     terminal.enter('First.');
-    await terminal.shows('answer 1');
+    await answered(terminal, 'answer 1');
     terminal.enter('/help');
     await terminal.shows(/\/model \[MODEL\][^]*\/compact[^]*Ctrl-C/);
     terminal.enter('/tols');
@@ -222,7 +226,7 @@ describe('rye chat on a terminal', () => {
     terminal.enter('/budget 0.25');
     await terminal.shows('the next message may spend up to $0.2500');
     terminal.enter('Second.');
-    await terminal.shows('answer 2');
+    await answered(terminal, 'answer 2');
     expect(bodies.map(({ model }) => model).at(-1)).toBe('claude-haiku-5-5');
     terminal.enter('/undo');
     await terminal.shows('your last message was undone');
@@ -239,7 +243,7 @@ describe('rye chat on a terminal', () => {
     await terminal.shows('starts another conversation');
     const before = bodies.length;
     terminal.enter('Third.');
-    await terminal.shows(`answer ${before + 1}`);
+    await answered(terminal, `answer ${before + 1}`);
     expect(textsOf(bodies.at(-1))).not.toContain('First.');
     terminal.enter('/quit');
     await terminal.ended(0);
@@ -258,7 +262,7 @@ describe('rye chat on a terminal', () => {
       await terminal.shows(words);
     }
     terminal.enter('Still there?');
-    await terminal.shows('answer 1');
+    await answered(terminal, 'answer 1');
     for (const [line, words] of [
       ['/undo everything', '/undo has no argument "everything"'],
       ['/tree zzzz', 'zzzz'],
@@ -278,7 +282,9 @@ describe('rye chat on a terminal', () => {
     terminal.run(`${program} chat`);
     terminal.enter('hello there');
     terminal.type('and then');
-    await terminal.shows(/^chat · [^\n]*\n\n› hello there\n[^]*answer 1[^]*─\n› and then\n/);
+    await terminal.shows(
+      /^chat · [^\n]*\n\n› hello there\n[^]*answer 1[^]*✓ 1 turn[^]*─\n› and then\n/,
+    );
     expect(textsOf(bodies[0])).toContain('hello there');
     terminal.press('C-c');
     terminal.press('C-d');
@@ -291,7 +297,7 @@ describe('rye chat on a terminal', () => {
     terminal.paste(lines.join('\n'));
     await terminal.shows('› [pasted 5000 lines]');
     terminal.press('Enter');
-    await terminal.shows(/› \[pasted 5000 lines\]\n\n[^]*answer 1/);
+    await answered(terminal, String.raw`› \[pasted 5000 lines\]\n\n[^]*answer 1`);
     expect(textsOf(bodies[0])).toContain(String.raw`行 0 日本語 🙂\n行 1 日本語`);
     expect(textsOf(bodies[0])).toContain('行 4999 日本語 🙂');
     terminal.press('C-d');
@@ -304,19 +310,19 @@ describe('rye chat on a terminal', () => {
     terminal.type('two');
     terminal.press('M-Enter');
     terminal.enter('three');
-    await terminal.shows('answer 1');
+    await answered(terminal, 'answer 1');
     expect(textsOf(bodies[0])).toContain(String.raw`one\ntwo\nthree`);
     terminal.enter('"""');
     terminal.enter('four');
     terminal.enter('');
     terminal.enter('five');
     terminal.enter('"""');
-    await terminal.shows('answer 2');
+    await answered(terminal, 'answer 2');
     expect(textsOf(bodies[1])).toContain(String.raw`"four\n\nfive"`);
     terminal.paste('six\nseven \u001b[31mred\neight');
     await terminal.shows(/› six\n {2}seven .*red\n {2}eight/);
     terminal.press('Enter');
-    await terminal.shows('answer 3');
+    await answered(terminal, 'answer 3');
     expect(textsOf(bodies[2])).toContain(String.raw`six\nseven red\neight`);
     terminal.press('C-d');
     await terminal.ended(0);
@@ -325,9 +331,9 @@ describe('rye chat on a terminal', () => {
   it('keeps a private history without lines that start with a space', async () => {
     const terminal = await chat('history');
     terminal.enter('remember the zebra');
-    await terminal.shows('answer 1');
+    await answered(terminal, 'answer 1');
     terminal.enter(' secret-word');
-    await terminal.shows('answer 2');
+    await answered(terminal, 'answer 2');
     terminal.press('C-d');
     await terminal.ended(0);
     const file = path.join(lab.home, '.ai', 'state', 'chat-history.jsonl');
@@ -341,13 +347,13 @@ describe('rye chat on a terminal', () => {
     later.type('zeb');
     await later.shows(/› remember the zebra\nsearch: zeb_/);
     later.press('Enter');
-    await later.shows('answer 3');
+    await answered(later, 'answer 3');
     later.press('C-d');
     await later.ended(0);
     const before = readFileSync(file, 'utf8');
     const off = await chat('history-off', '--config agent.chat.history=false');
     off.enter('forget this');
-    await off.shows('answer 4');
+    await answered(off, 'answer 4');
     off.press('C-d');
     await off.ended(0);
     expect(readFileSync(file, 'utf8')).toBe(before);
@@ -361,9 +367,9 @@ describe('rye chat on a terminal', () => {
       reply('Written.'),
     ];
     const terminal = await chat('files', 'note');
-    await terminal.shows('Ready.');
+    await answered(terminal, 'Ready.');
     terminal.enter('Write it.');
-    await terminal.shows('Written.');
+    await answered(terminal, 'Written.');
     expect(existsSync(path.join(lab.project, 'note.txt'))).toBe(true);
     terminal.enter('/undo');
     await terminal.shows('your last message was undone');
@@ -383,9 +389,9 @@ describe('rye chat on a terminal', () => {
       reply('Written.'),
     ];
     const terminal = await chat('forced', 'note');
-    await terminal.shows('Ready.');
+    await answered(terminal, 'Ready.');
     terminal.enter('Write it.');
-    await terminal.shows('Written.');
+    await answered(terminal, 'Written.');
     writeFileSync(file, 'by a person');
     terminal.enter('/undo');
     await terminal.shows('/undo force');
@@ -401,7 +407,7 @@ describe('rye chat on a terminal', () => {
   it('refuses a thread that another chat has open', async () => {
     const first = await chat('one', '--thread-id both');
     first.enter('Mine.');
-    await first.shows('answer 1');
+    await answered(first, 'answer 1');
     const second = server.open('two', lab.project);
     second.run(`${program} chat --thread both`);
     await second.shows(/thread both is open in a chat of process \d+ \[thread_locked\]/);
