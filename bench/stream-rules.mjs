@@ -32,11 +32,11 @@ async function load() {
   const [{ parseRule }, { compileRules }, { AnswerWatch }, { RuleSession }, { compileGlob }] =
     await Promise.all(
       [
-        'items/rule.ts',
-        'loop/stream-rules/rules.ts',
-        'loop/stream-rules/answer-watch.ts',
-        'loop/stream-rules/session.ts',
-        'tools/glob-pattern.ts',
+        'kernel/items/rule.ts',
+        'features/rules/stream/rules.ts',
+        'features/rules/stream/answer-watch.ts',
+        'features/rules/stream/session.ts',
+        'kernel/tools/glob-pattern.ts',
       ].map(source),
     );
   const folder = path.resolve(import.meta.dirname, '../.ai/rules');

@@ -22,7 +22,7 @@ import { definitions } from './define.mjs';
 import { thirdPartyNotices } from './third-party.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-/** The package whose data src/providers/prices.json holds; a tree that was installed before it came builds without its notice. */
+/** The package whose data src/kernel/providers/prices.json holds; a tree that was installed before it came builds without its notice. */
 const PRICE_SOURCE = ['node_modules/@pydantic/genai-prices/package.json'].filter((file) =>
   existsSync(path.join(root, file)),
 );
@@ -48,7 +48,7 @@ export async function bundle(outdir, { without = [], plugins = [], define: chang
   const { outputFiles, metafile } = await build({
     absWorkingDir: root,
     entryPoints: {
-      'cli/main': 'src/cli/main.ts',
+      'cli/main': 'src/faces/cli/main.ts',
       index: 'src/index.ts',
       'testing/index': 'testing/index.ts',
       'testing/conformance/index': 'testing/conformance/index.ts',

@@ -1,6 +1,6 @@
 // Holds the house's wording: plain technical English, one word for one thing, American spelling. Checks the comments, strings
 // and names of src, the documentation, the shipped items, and the titles and comments of tests. Prints each finding as
-// `file:line: "word": what to write instead`. Folders can be given as arguments: `npm run check:words -- src/log`.
+// `file:line: "word": what to write instead`. Folders can be given as arguments: `npm run check:words -- src/kernel/log`.
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
 import process from 'node:process';

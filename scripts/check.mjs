@@ -26,7 +26,7 @@ export const ALL = [
   { name: 'dead code', command: program('knip', 'bin/knip.js') },
   { name: 'imports', command: ['npm', 'run', '--silent', 'check:imports'] },
   { name: 'format', command: [...BIOME, 'ci', '.'] },
-  { name: 'page types', command: [...TSC, '-p', 'src/export/html/client'] },
+  { name: 'page types', command: [...TSC, '-p', 'src/features/html/client'] },
   { name: 'words', command: [process.execPath, 'scripts/check-words.mjs'] },
   { name: 'budgets', command: [process.execPath, 'scripts/check-budgets.mjs'] },
 ];

@@ -1,4 +1,4 @@
-// Writes docs/schemas and src/schemas/*.json from their declarations. Run with `npm run docs:schemas`.
+// Writes docs/schemas and src/kernel/schemas/*.json from their declarations. Run with `npm run docs:schemas`.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { schemaFiles } from './document-schemas/files.ts';
 

@@ -7,8 +7,8 @@ import {
   loadTree,
   type OptionSpec,
   optionSpecs,
-} from '../src/cli/command.ts';
-import { ROOT } from '../src/cli/root.ts';
+} from '../src/faces/cli/command.ts';
+import { ROOT } from '../src/faces/cli/root.ts';
 
 const [folder] = process.argv.slice(2);
 if (folder === undefined) throw new Error('name the folder to write to');

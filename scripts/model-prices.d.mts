@@ -1,2 +1,2 @@
-/** Returns the text of `src/providers/prices.json`, made from the installed package of prices. */
+/** Returns the text of `src/kernel/providers/prices.json`, made from the installed package of prices. */
 export function modelPrices(): string;

@@ -1,4 +1,4 @@
-// Writes src/providers/prices.json from the package that maintains model prices.
+// Writes src/kernel/providers/prices.json from the package that maintains model prices.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { findProvider } from '@pydantic/genai-prices';
 
@@ -6,7 +6,7 @@ const PACKAGE = '@pydantic/genai-prices';
 /** The package states no date for its data, so this is the day on which each version was published. */
 const PUBLISHED = { '0.1.8': '2026-09-23' };
 const LISTS = ['anthropic', 'openai', 'google', 'aws', 'mistral', 'groq', 'openrouter'];
-const TARGET = new URL('../src/providers/prices.json', import.meta.url);
+const TARGET = new URL('../src/kernel/providers/prices.json', import.meta.url);
 
 /** Returns the text of the table: for each list and model, USD per million tokens and, if known, the tokens of a prompt. */
 export function modelPrices() {

@@ -2,7 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import { buildSync } from 'esbuild';
 
-const client = fileURLToPath(new URL('../src/export/html/client', import.meta.url));
+const client = fileURLToPath(new URL('../src/features/html/client', import.meta.url));
 
 function bundled(file) {
   const { outputFiles } = buildSync({

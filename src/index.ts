@@ -1,5 +1,6 @@
 // The library: the same thing as the program, without a process around it.
 
+export type { ReplayDifference } from './features/sessions/replay-world.ts';
 export type {
   ApprovalAttendant,
   ApprovalsService,
@@ -9,20 +10,20 @@ export type {
   ListedApproval,
   OnApproval,
   WatchApprovals,
-} from './app/api/approvals.ts';
-export type * from './app/api/directives.ts';
-export type * from './app/api/fleet.ts';
-export type * from './app/api/items.ts';
-export type * from './app/api/output-schema.ts';
-export type * from './app/api/rules.ts';
-export type * from './app/api/rye.ts';
-export type * from './app/api/schedules.ts';
-export type * from './app/api/threads.ts';
-export type * from './app/api/trees.ts';
-export { openRye } from './app/open-rye.ts';
-export { composePresets, type LibraryTool, type Preset } from './app/presets.ts';
-export { defineDirective } from './app/program/define-directive.ts';
-export { defineTool, type ToolDeclaration } from './app/program/define-tool.ts';
+} from './kernel/app/api/approvals.ts';
+export type * from './kernel/app/api/directives.ts';
+export type * from './kernel/app/api/fleet.ts';
+export type * from './kernel/app/api/items.ts';
+export type * from './kernel/app/api/output-schema.ts';
+export type * from './kernel/app/api/rules.ts';
+export type * from './kernel/app/api/rye.ts';
+export type * from './kernel/app/api/schedules.ts';
+export type * from './kernel/app/api/threads.ts';
+export type * from './kernel/app/api/trees.ts';
+export { openRye } from './kernel/app/open-rye.ts';
+export { composePresets, type LibraryTool, type Preset } from './kernel/app/presets.ts';
+export { defineDirective } from './kernel/app/program/define-directive.ts';
+export { defineTool, type ToolDeclaration } from './kernel/app/program/define-tool.ts';
 export {
   completedOrThrow,
   type RunHandle,
@@ -30,8 +31,8 @@ export {
   type RunOptions,
   type RunOutcome,
   type RunRequest,
-} from './app/run-types.ts';
-export { runThreadProcess, type ThreadProcessOptions } from './app/thread-process.ts';
+} from './kernel/app/run-types.ts';
+export { runThreadProcess, type ThreadProcessOptions } from './kernel/app/thread-process.ts';
 export type {
   ApprovalConstraints,
   ApprovalDecided,
@@ -53,11 +54,11 @@ export type {
   OnExpiry,
   RequestedApproval,
   SignedDecision,
-} from './core/approval.ts';
-export type { BehaviorOptions, ToolBudgetOption } from './core/behavior.ts';
-export type { AcceptedRisk, Acknowledgement, Risk, Verb } from './core/capability.ts';
-export type { CheckpointPayload, FirstCheckpointPayload } from './core/checkpoint.ts';
-export type { Clock } from './core/clock.ts';
+} from './kernel/core/approval.ts';
+export type { BehaviorOptions, ToolBudgetOption } from './kernel/core/behavior.ts';
+export type { AcceptedRisk, Acknowledgement, Risk, Verb } from './kernel/core/capability.ts';
+export type { CheckpointPayload, FirstCheckpointPayload } from './kernel/core/checkpoint.ts';
+export type { Clock } from './kernel/core/clock.ts';
 export type {
   ActiveTurn,
   AttemptKind,
@@ -79,9 +80,9 @@ export type {
   RunRisk,
   RunTraits,
   WaitedChild,
-} from './core/delivery.ts';
-export type { ErrorCode, ErrorInfo, ExitCode, SourceLocation } from './core/errors.ts';
-export { EXIT, exitCodeOf, RyeError } from './core/errors.ts';
+} from './kernel/core/delivery.ts';
+export type { ErrorCode, ErrorInfo, ExitCode, SourceLocation } from './kernel/core/errors.ts';
+export { EXIT, exitCodeOf, RyeError } from './kernel/core/errors.ts';
 export type {
   ChangedSource,
   EventDraft,
@@ -92,8 +93,8 @@ export type {
   PlanChange,
   RequestEstimate,
   UnknownEvent,
-} from './core/events.ts';
-export type { FileChange, FileState, KeepFile } from './core/file-change.ts';
+} from './kernel/core/events.ts';
+export type { FileChange, FileState, KeepFile } from './kernel/core/file-change.ts';
 export type {
   Condition,
   ConditionOperator,
@@ -102,8 +103,8 @@ export type {
   HookDeclaration,
   HookEvent,
   HookLayer,
-} from './core/hook.ts';
-export type { IdSource, ItemType, SignableType, Space } from './core/ids.ts';
+} from './kernel/core/hook.ts';
+export type { IdSource, ItemType, SignableType, Space } from './kernel/core/ids.ts';
 export type {
   ChangedFile,
   Isolation,
@@ -113,9 +114,9 @@ export type {
   PushedChanges,
   SavedWorktree,
   WorktreeChanges,
-} from './core/isolation.ts';
-export type { JsonObject, JsonValue } from './core/json.ts';
-export type { LimitName, Limits, PartialLimits } from './core/limits.ts';
+} from './kernel/core/isolation.ts';
+export type { JsonObject, JsonValue } from './kernel/core/json.ts';
+export type { LimitName, Limits, PartialLimits } from './kernel/core/limits.ts';
 export type {
   AssistantBlock,
   AssistantMessage,
@@ -130,8 +131,8 @@ export type {
   ToolOutcome,
   ToolResultMessage,
   UserMessage,
-} from './core/message.ts';
-export { contentBytes } from './core/message.ts';
+} from './kernel/core/message.ts';
+export { contentBytes } from './kernel/core/message.ts';
 export type {
   ContextBlock,
   InterruptMode,
@@ -157,7 +158,7 @@ export type {
   ThreadPlan,
   ThreadSettings,
   ValueType,
-} from './core/plan.ts';
+} from './kernel/core/plan.ts';
 export type {
   FileFingerprint,
   IndexedHit,
@@ -168,8 +169,13 @@ export type {
   SearchNode,
   SearchQuery,
   TextField,
-} from './core/search.ts';
-export type { KeyRefusal, PayloadKey, PayloadSigner, PayloadVerifier } from './core/signing.ts';
+} from './kernel/core/search.ts';
+export type {
+  KeyRefusal,
+  PayloadKey,
+  PayloadSigner,
+  PayloadVerifier,
+} from './kernel/core/signing.ts';
 export type {
   CostedThread,
   ExportFormat,
@@ -180,7 +186,7 @@ export type {
   ThreadResult,
   ThreadRun,
   ThreadStatus,
-} from './core/thread.ts';
+} from './kernel/core/thread.ts';
 export type {
   Cost,
   CostShare,
@@ -189,8 +195,8 @@ export type {
   Pricing,
   SessionCost,
   Usage,
-} from './core/usage.ts';
-export type { HookContexts } from './hooks/contexts.ts';
+} from './kernel/core/usage.ts';
+export type { HookContexts } from './kernel/hooks/contexts.ts';
 export type {
   CallContext,
   ChildHandlers,
@@ -201,26 +207,26 @@ export type {
   ResultContext,
   ResultValue,
   UnknownCallContext,
-} from './hooks/handlers.ts';
+} from './kernel/hooks/handlers.ts';
 export {
   type ChildEvent,
   composeHandlers,
   type DecidingHandlers,
   type HandlerMap,
   type RunEvent,
-} from './hooks/handlers.ts';
-export type { Schema, TypeOf } from './hooks/schema.ts';
-export type { Checkpoint, LogHead } from './log/checkpoint.ts';
-export type { LogProblem, LogProblemKind } from './log/codec.ts';
+} from './kernel/hooks/handlers.ts';
+export type { Schema, TypeOf } from './kernel/hooks/schema.ts';
+export type { Checkpoint, LogHead } from './kernel/log/checkpoint.ts';
+export type { LogProblem, LogProblemKind } from './kernel/log/codec.ts';
 export type {
   LogExtent,
   LogFlaw,
   LogIntact,
   LogTampered,
   LogVerification,
-} from './log/verifier.ts';
-export type { Heir, Held } from './policy/budget.ts';
-export type { SteerDecision, SteerRules } from './policy/steer.ts';
+} from './kernel/log/verifier.ts';
+export type { Heir, Held } from './kernel/policy/budget.ts';
+export type { SteerDecision, SteerRules } from './kernel/policy/steer.ts';
 export type {
   Catalog,
   Dialect,
@@ -229,7 +235,7 @@ export type {
   OptionProblem,
   ProviderConfig,
   ThinkingStyle,
-} from './providers/catalog.ts';
+} from './kernel/providers/catalog.ts';
 export type {
   ModelEvent,
   ModelProvider,
@@ -242,14 +248,14 @@ export type {
   ProviderTraits,
   ThinkingLevel,
   ToolDefinition,
-} from './providers/provider.ts';
-export type { ModelFile, ProviderFile, WireFile } from './schemas/provider.ts';
+} from './kernel/providers/provider.ts';
+export type { ModelFile, ProviderFile, WireFile } from './kernel/schemas/provider.ts';
 export type {
   ApprovalFilter,
   Approvals,
   StoredApproval,
   StoredDecision,
-} from './storage/approvals.ts';
+} from './kernel/storage/approvals.ts';
 export type {
   AdmitParams,
   Deliveries,
@@ -261,11 +267,11 @@ export type {
   RunKey,
   SteerParams,
   SteerPoint,
-} from './storage/deliveries.ts';
-export type { Ledger } from './storage/ledger.ts';
-export type { DatabaseState, StoreMaintenance } from './storage/maintenance.ts';
-export { type MemoryStoreOptions, openMemoryStore } from './storage/memory-store.ts';
-export type { FolderScope, IndexAnswer, SearchIndex } from './storage/search-index.ts';
+} from './kernel/storage/deliveries.ts';
+export type { Ledger } from './kernel/storage/ledger.ts';
+export type { DatabaseState, StoreMaintenance } from './kernel/storage/maintenance.ts';
+export { type MemoryStoreOptions, openMemoryStore } from './kernel/storage/memory-store.ts';
+export type { FolderScope, IndexAnswer, SearchIndex } from './kernel/storage/search-index.ts';
 export type {
   BudgetRow,
   Bundles,
@@ -301,19 +307,22 @@ export type {
   TurnProgress,
   VerifiedLog,
   VerifyOptions,
-} from './storage/store.ts';
-export type { KilledThread } from './threads/family/cancel.ts';
-export type { SentDelivery } from './threads/family/deliver.ts';
-export type { WaitedThread, WaitReport } from './threads/family/wait.ts';
-export type { LaunchedThread } from './threads/ports.ts';
-export type { DirectiveRequest } from './threads/prepare/request.ts';
-export type { ReplayDifference } from './threads/session/replay-world.ts';
-export type { ImportedFrom, ThreadDocument, UnsignedRun } from './threads/thread-document.ts';
+} from './kernel/storage/store.ts';
+export type { KilledThread } from './kernel/threads/family/cancel.ts';
+export type { SentDelivery } from './kernel/threads/family/deliver.ts';
+export type { WaitedThread, WaitReport } from './kernel/threads/family/wait.ts';
+export type { LaunchedThread } from './kernel/threads/ports.ts';
+export type { DirectiveRequest } from './kernel/threads/prepare/request.ts';
+export type {
+  ImportedFrom,
+  ThreadDocument,
+  UnsignedRun,
+} from './kernel/threads/thread-document.ts';
 export type {
   AwaitedThreads,
   FromSchema,
   ToolContext,
   ToolOutput,
   ToolTraits,
-} from './tools/tool.ts';
-export type { FoundLock, GuardChange, Lock, Pin } from './trust/lock.ts';
+} from './kernel/tools/tool.ts';
+export type { FoundLock, GuardChange, Lock, Pin } from './kernel/trust/lock.ts';

@@ -2,19 +2,19 @@
 import { createHash } from 'node:crypto';
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { type CheckedSchema, findProblem } from '../src/core/check.ts';
-import { type BakedFile, flattenConfig, freezeConfig } from '../src/items/config.ts';
-import { readConfigText } from '../src/items/config-yaml.ts';
-import type { RuleContent } from '../src/startup/baked-rules.ts';
-import { compact, type JsonObject } from '../src/core/json.ts';
-import { parseRule } from '../src/items/rule.ts';
-import { checkRule } from '../src/loop/stream-rules/rules.ts';
-import { compileGlob } from '../src/tools/glob-pattern.ts';
-import { parseErrorRules } from '../src/policy/error-class.ts';
-import policies from '../src/schemas/policy.json' with { type: 'json' };
-import provider from '../src/schemas/provider.json' with { type: 'json' };
-import settings from '../src/schemas/settings.json' with { type: 'json' };
-import { sha256Hex } from '../src/trust/keys.ts';
+import { type CheckedSchema, findProblem } from '../src/kernel/core/check.ts';
+import { type BakedFile, flattenConfig, freezeConfig } from '../src/kernel/items/config.ts';
+import { readConfigText } from '../src/kernel/items/config-yaml.ts';
+import type { RuleContent } from '../src/kernel/startup/baked-rules.ts';
+import { compact, type JsonObject } from '../src/kernel/core/json.ts';
+import { parseRule } from '../src/kernel/items/rule.ts';
+import { checkRule } from '../src/features/rules/stream/rules.ts';
+import { compileGlob } from '../src/kernel/tools/glob-pattern.ts';
+import { parseErrorRules } from '../src/kernel/policy/error-class.ts';
+import policies from '../src/kernel/schemas/policy.json' with { type: 'json' };
+import provider from '../src/kernel/schemas/provider.json' with { type: 'json' };
+import settings from '../src/kernel/schemas/settings.json' with { type: 'json' };
+import { sha256Hex } from '../src/kernel/trust/keys.ts';
 
 
 /** Parses every YAML file below `<spaceDir>/.ai/config` and throws for an invalid one. The keys are the SHA-256 hex of the bytes. */

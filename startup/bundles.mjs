@@ -13,7 +13,7 @@ import { lazyPackages, noSecondYaml, plainHeaders } from './plugins.mjs';
 const SANDBOX = '@anthropic-ai/sandbox-runtime';
 const MODULE_URL = "const ryeModuleUrl = require('node:url').pathToFileURL(__filename).href;";
 const PERFORMANCE = fileURLToPath(
-  new URL('../src/startup/plain-performance.ts', import.meta.url),
+  new URL('../src/kernel/startup/plain-performance.ts', import.meta.url),
 );
 const WARM_UP = fileURLToPath(new URL('warm-up.mjs', import.meta.url));
 
@@ -32,7 +32,7 @@ const builtinModules = {
 
 async function bundleCommonJs(outfile, { plugins, ...options }) {
   return await build({
-    entryPoints: ['src/cli/main.ts'],
+    entryPoints: ['src/faces/cli/main.ts'],
     outfile,
     bundle: true,
     format: 'cjs',

@@ -2,9 +2,9 @@
 // one; the rest is read when a command imports a module of it.
 import path from 'node:path';
 
-const ENTRY = 'src/cli/main.ts';
+const ENTRY = 'src/faces/cli/main.ts';
 /** Starts and runs background threads, which the warm-up does not: they are started in great numbers. */
-const BACKGROUND = ['src/app/children.ts', 'src/app/thread-process.ts'];
+const BACKGROUND = ['src/kernel/app/children.ts', 'src/kernel/app/thread-process.ts'];
 /** Each file has its own copy. */
 const INJECTED = /^src\/startup\/plain-performance\.ts$/;
 const PACKAGE = /^node_modules\//;

@@ -18,7 +18,7 @@ module.exports = { safeLoad: refuse, safeDump: refuse };`,
 };
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-const HTTP_FETCH = fileURLToPath(new URL('../src/startup/http-fetch.ts', import.meta.url));
+const HTTP_FETCH = fileURLToPath(new URL('../src/kernel/startup/http-fetch.ts', import.meta.url));
 export const SDK_MODULES = /[\\/]node_modules[\\/]@anthropic-ai[\\/]sdk[\\/].*\.mjs$/;
 
 /**

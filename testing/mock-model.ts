@@ -1,8 +1,8 @@
-import { wireName } from '../src/core/ids.ts';
-import type { JsonObject } from '../src/core/json.ts';
-import type { AssistantBlock } from '../src/core/message.ts';
-import { NO_USAGE } from '../src/core/usage.ts';
-import type { ModelEvent, ModelRequest, ProviderKind } from '../src/providers/provider.ts';
+import { wireName } from '../src/kernel/core/ids.ts';
+import type { JsonObject } from '../src/kernel/core/json.ts';
+import type { AssistantBlock } from '../src/kernel/core/message.ts';
+import { NO_USAGE } from '../src/kernel/core/usage.ts';
+import type { ModelEvent, ModelRequest, ProviderKind } from '../src/kernel/providers/provider.ts';
 
 /** A call of a tool, by the id of the tool or by the name that the model sees. */
 export interface MockCall {

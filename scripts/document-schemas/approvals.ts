@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import type { ApprovalVerification, ListedApproval } from '../../src/app/api/approvals.ts';
-import { APPROVAL_SCOPES, APPROVAL_STATES } from '../../src/core/approval.ts';
+import type { ApprovalVerification, ListedApproval } from '../../src/kernel/app/api/approvals.ts';
+import { APPROVAL_SCOPES, APPROVAL_STATES } from '../../src/kernel/core/approval.ts';
 import { anyObject, closedDocument, errorInfo, membersOf, openDocument } from './shared.ts';
 
 const verb = z.enum(['approve', 'deny', 'answer']);

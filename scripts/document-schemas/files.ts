@@ -1,12 +1,12 @@
 import { z } from 'zod';
-import { behavior } from '../../src/schemas/behavior.ts';
-import { payloads } from '../../src/schemas/events.ts';
-import { hookFile, hooks } from '../../src/schemas/hooks.ts';
-import { httpServer, stdioServer } from '../../src/schemas/mcp.ts';
-import { policy, riskTable, trust } from '../../src/schemas/policy.ts';
-import { providerFile } from '../../src/schemas/provider.ts';
-import { schedules } from '../../src/schemas/schedules.ts';
-import { settings } from '../../src/schemas/settings.ts';
+import { behavior } from '../../src/kernel/schemas/behavior.ts';
+import { payloads } from '../../src/kernel/schemas/events.ts';
+import { hookFile, hooks } from '../../src/kernel/schemas/hooks.ts';
+import { httpServer, stdioServer } from '../../src/kernel/schemas/mcp.ts';
+import { policy, riskTable, trust } from '../../src/kernel/schemas/policy.ts';
+import { providerFile } from '../../src/kernel/schemas/provider.ts';
+import { schedules } from '../../src/kernel/schemas/schedules.ts';
+import { settings } from '../../src/kernel/schemas/settings.ts';
 import { approvalDocuments } from './approvals.ts';
 import { fleetDocuments } from './fleet.ts';
 import { itemDocuments } from './items.ts';
@@ -18,7 +18,7 @@ import { workspaceDocuments } from './workspace.ts';
 
 type JsonSchema = z.core.JSONSchema.BaseSchema;
 
-/** Declarations that values are checked against at run time, by the name of their file in src/schemas. */
+/** Declarations that values are checked against at run time, by the name of their file in src/kernel/schemas. */
 const CHECKED = {
   behavior,
   events: payloads,
@@ -79,7 +79,7 @@ export function schemaFiles(): ReadonlyMap<string, string> {
     ]),
     ...Object.entries(CHECKED).map(([name, schema]): [string, string] => {
       const { $schema: _dialect, ...rest } = jsonSchema(schema);
-      return [`src/schemas/${name}.json`, textOf(rest)];
+      return [`src/kernel/schemas/${name}.json`, textOf(rest)];
     }),
   ]);
 }

@@ -7,7 +7,7 @@ import type {
   FleetRoot,
   FleetStatus,
   FleetWorker,
-} from '../../src/app/api/fleet.ts';
+} from '../../src/kernel/app/api/fleet.ts';
 import { closedDocument, membersOf } from './shared.ts';
 
 const worker = z.object(

@@ -4,10 +4,14 @@ import type {
   FetchedItem,
   ItemSummary,
   LockReport,
-} from '../../src/app/api/items.ts';
-import type { RecordToSign, SignedRecords, ThreadVerification } from '../../src/app/api/threads.ts';
-import type { SearchHit } from '../../src/core/search.ts';
-import type { KeyInfo } from '../../src/trust/keys.ts';
+} from '../../src/kernel/app/api/items.ts';
+import type {
+  RecordToSign,
+  SignedRecords,
+  ThreadVerification,
+} from '../../src/kernel/app/api/threads.ts';
+import type { SearchHit } from '../../src/kernel/core/search.ts';
+import type { KeyInfo } from '../../src/kernel/trust/keys.ts';
 import {
   anyObject,
   closedDocument,

@@ -1,11 +1,16 @@
 import { z } from 'zod';
-import type { ToolRunResult } from '../../src/app/api/threads.ts';
-import type { ResultDocument } from '../../src/cli/result-document.ts';
-import type { WorktreeChanges } from '../../src/core/isolation.ts';
-import type { JsonObject } from '../../src/core/json.ts';
-import type { ContextBlock, PlannedTool, ProgramParts, ThreadPlan } from '../../src/core/plan.ts';
-import type { ThreadResult } from '../../src/core/thread.ts';
-import type { LaunchedThread } from '../../src/threads/ports.ts';
+import type { ResultDocument } from '../../src/faces/cli/result-document.ts';
+import type { ToolRunResult } from '../../src/kernel/app/api/threads.ts';
+import type { WorktreeChanges } from '../../src/kernel/core/isolation.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import type {
+  ContextBlock,
+  PlannedTool,
+  ProgramParts,
+  ThreadPlan,
+} from '../../src/kernel/core/plan.ts';
+import type { ThreadResult } from '../../src/kernel/core/thread.ts';
+import type { LaunchedThread } from '../../src/kernel/threads/ports.ts';
 import {
   anyObject,
   closedDocument,

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import type { LastFiring, ListedSchedule } from '../../src/app/api/schedules.ts';
-import { THREAD_STATUSES } from '../../src/core/thread.ts';
+import type { LastFiring, ListedSchedule } from '../../src/kernel/app/api/schedules.ts';
+import { THREAD_STATUSES } from '../../src/kernel/core/thread.ts';
 import { anyObject, closedDocument, errorInfo, membersOf } from './shared.ts';
 
 const last = z.strictObject(

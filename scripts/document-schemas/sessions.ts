@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import type { LogProblem } from '../../src/log/codec.ts';
-import type { PiProblem } from '../../src/pi/session.ts';
-import type { ReplayDifference } from '../../src/threads/session/replay-world.ts';
-import type { FileUndo, UndoneFile } from '../../src/threads/session/undo.ts';
+import type { PiProblem } from '../../src/features/pi/session.ts';
+import type { ReplayDifference } from '../../src/features/sessions/replay-world.ts';
+import type { FileUndo, UndoneFile } from '../../src/features/sessions/undo.ts';
+import type { LogProblem } from '../../src/kernel/log/codec.ts';
 import {
   anyObject,
   closedDocument,

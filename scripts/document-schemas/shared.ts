@@ -1,15 +1,15 @@
 // Parts of documents, and the two forms of a document that `--output json` prints.
 import { z } from 'zod';
-import type { RecoveredThread } from '../../src/app/api/threads.ts';
-import type { ActiveTurn, Delivery } from '../../src/core/delivery.ts';
-import type { ErrorInfo } from '../../src/core/errors.ts';
-import type { HookDeclaration } from '../../src/core/hook.ts';
-import type { JsonObject } from '../../src/core/json.ts';
-import type { PlannedModel, PlanSource } from '../../src/core/plan.ts';
-import type { CostedThread, ThreadResult } from '../../src/core/thread.ts';
-import type { Cost, CostShare, FamilyCost } from '../../src/core/usage.ts';
-import type { Problem } from '../../src/items/signing-fs.ts';
-import type { GuardChange, Pin } from '../../src/trust/lock.ts';
+import type { RecoveredThread } from '../../src/kernel/app/api/threads.ts';
+import type { ActiveTurn, Delivery } from '../../src/kernel/core/delivery.ts';
+import type { ErrorInfo } from '../../src/kernel/core/errors.ts';
+import type { HookDeclaration } from '../../src/kernel/core/hook.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import type { PlannedModel, PlanSource } from '../../src/kernel/core/plan.ts';
+import type { CostedThread, ThreadResult } from '../../src/kernel/core/thread.ts';
+import type { Cost, CostShare, FamilyCost } from '../../src/kernel/core/usage.ts';
+import type { Problem } from '../../src/kernel/items/signing-fs.ts';
+import type { GuardChange, Pin } from '../../src/kernel/trust/lock.ts';
 
 const PROMISE = 'Members are added within a major version, never renamed.';
 

@@ -7,10 +7,10 @@ import type {
   ThreadStats,
   ThreadTreeNode,
   UnverifiedPart,
-} from '../../src/app/api/threads.ts';
-import type { DeliveryAttempt, DeliveryDecision } from '../../src/core/delivery.ts';
-import type { KilledThread } from '../../src/threads/family/cancel.ts';
-import type { WaitReport } from '../../src/threads/family/wait.ts';
+} from '../../src/kernel/app/api/threads.ts';
+import type { DeliveryAttempt, DeliveryDecision } from '../../src/kernel/core/delivery.ts';
+import type { KilledThread } from '../../src/kernel/threads/family/cancel.ts';
+import type { WaitReport } from '../../src/kernel/threads/family/wait.ts';
 import { worktreeChanges } from './runs.ts';
 import {
   activeTurn,

@@ -1,5 +1,7 @@
 import { z } from 'zod';
-import type { RuleHit, RuleRow, RuleScan } from '../../src/app/api/rules.ts';
+import type { AppliedReport, DryRunRow } from '../../src/features/rye-os/apply.ts';
+import type { ReviewedItem } from '../../src/features/rye-os/review.ts';
+import type { RuleHit, RuleRow, RuleScan } from '../../src/kernel/app/api/rules.ts';
 import type {
   ConfigValue,
   DoctorLine,
@@ -7,10 +9,8 @@ import type {
   InitOutcome,
   McpServerReport,
   ModelUse,
-} from '../../src/app/api/rye.ts';
-import type { RepairReport } from '../../src/app/api/threads.ts';
-import type { AppliedReport, DryRunRow } from '../../src/app/rye-os/apply.ts';
-import type { ReviewedItem } from '../../src/app/rye-os/review.ts';
+} from '../../src/kernel/app/api/rye.ts';
+import type { RepairReport } from '../../src/kernel/app/api/threads.ts';
 import {
   anyObject,
   closedDocument,

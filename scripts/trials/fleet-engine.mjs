@@ -3,8 +3,8 @@
 import process from 'node:process';
 import { tsImport } from 'tsx/esm/api';
 
-const { DbosQueue } = await tsImport('../../src/fleet/dbos/queue.ts', import.meta.url);
-const { systemClock } = await tsImport('../../src/app/system.ts', import.meta.url);
+const { DbosQueue } = await tsImport('../../src/features/fleet/dbos/queue.ts', import.meta.url);
+const { systemClock } = await tsImport('../../src/kernel/app/system.ts', import.meta.url);
 
 const [, , url, workerId, slots] = process.argv;
 const waits = [];

@@ -10,12 +10,12 @@ import { median, openFleet } from './fleet-lab.mjs';
 import { pool, row } from './harness.mjs';
 
 const load = async (name) => await tsImport(`../../src/${name}`, import.meta.url);
-const { DbosQueue } = await load('fleet/dbos/queue.ts');
-const { systemClock, systemIds } = await load('app/system.ts');
-const { PostgresDatabase } = await load('storage/postgres/database.ts');
-const { withClient } = await load('storage/sql-work.ts');
-const { openPostgresStore } = await load('storage/open-postgres.ts');
-const { processOwners, ownerOf } = await load('storage/owners.ts');
+const { DbosQueue } = await load('features/fleet/dbos/queue.ts');
+const { systemClock, systemIds } = await load('kernel/app/system.ts');
+const { PostgresDatabase } = await load('features/fleet/postgres/database.ts');
+const { withClient } = await load('kernel/storage/sql-work.ts');
+const { openPostgresStore } = await load('features/fleet/postgres/open-postgres.ts');
+const { processOwners, ownerOf } = await load('kernel/storage/owners.ts');
 const fixtures = await load('testing/conformance/fixtures.ts');
 
 const ENGINE = fileURLToPath(new URL('./fleet-engine.mjs', import.meta.url));

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { ItemSummary } from '../../src/app/api/items.ts';
+import type { ItemSummary } from '../../src/kernel/app/api/items.ts';
 import { libraryLab } from './library-lab.ts';
 
 it('tools that are a part of rye are listed and shown like others, but have no file', async () => {

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
-import type { JsonObject } from '../../src/core/json.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
 import { calls, reply, toolUse, type WireTurn } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 

@@ -1,13 +1,13 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { DirectiveDeclaration, DirectiveStep } from '../../src/app/api/directives.ts';
-import { defineDirective } from '../../src/app/program/define-directive.ts';
-import { defineTool } from '../../src/app/program/define-tool.ts';
-import { loadDefined } from '../../src/app/program/directives.ts';
-import { completedOrThrow } from '../../src/app/run-types.ts';
-import type { JsonValue } from '../../src/core/json.ts';
-import { parseDirective } from '../../src/items/directive.ts';
+import type { DirectiveDeclaration, DirectiveStep } from '../../src/kernel/app/api/directives.ts';
+import { defineDirective } from '../../src/kernel/app/program/define-directive.ts';
+import { defineTool } from '../../src/kernel/app/program/define-tool.ts';
+import { loadDefined } from '../../src/kernel/app/program/directives.ts';
+import { completedOrThrow } from '../../src/kernel/app/run-types.ts';
+import type { JsonValue } from '../../src/kernel/core/json.ts';
+import { parseDirective } from '../../src/kernel/items/directive.ts';
 import { mockModel } from '../../testing/index.ts';
 import { libraryLab } from './library-lab.ts';
 

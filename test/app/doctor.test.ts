@@ -1,8 +1,8 @@
 import { chmodSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { checkProgram, checkTaint } from '../../src/app/doctor.ts';
-import { Workspace } from '../../src/app/workspace.ts';
+import { checkProgram, checkTaint } from '../../src/kernel/app/doctor.ts';
+import { Workspace } from '../../src/kernel/app/workspace.ts';
 import { directive, openLab } from '../attacks/lab.ts';
 
 const TAINTED = directive('zz_taint', {

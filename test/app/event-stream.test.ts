@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, it } from 'vitest';
-import { EventStream } from '../../src/app/library-run.ts';
+import { EventStream } from '../../src/kernel/app/library-run.ts';
 
 it('gives each iteration what is pushed after its start', async () => {
   const stream = new EventStream<number>();

@@ -1,8 +1,8 @@
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
-import type { LibraryTool } from '../../src/app/presets.ts';
-import { defineTool } from '../../src/app/program/define-tool.ts';
-import type { JsonValue } from '../../src/core/json.ts';
+import type { LibraryTool } from '../../src/kernel/app/presets.ts';
+import { defineTool } from '../../src/kernel/app/program/define-tool.ts';
+import type { JsonValue } from '../../src/kernel/core/json.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 

@@ -3,9 +3,9 @@ import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { expect, it, onTestFinished } from 'vitest';
-import { exclusively } from '../../src/app/exclusive.ts';
-import { systemClock } from '../../src/app/system.ts';
-import { renderTrustedKey } from '../../src/trust/key-files.ts';
+import { exclusively } from '../../src/kernel/app/exclusive.ts';
+import { systemClock } from '../../src/kernel/app/system.ts';
+import { renderTrustedKey } from '../../src/kernel/trust/key-files.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { bundle } from '../helpers/bundle.ts';
 import { reply } from '../helpers/wire-server.ts';

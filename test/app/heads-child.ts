@@ -1,5 +1,5 @@
 // One of several processes that note heads of threads `<name>-0`, `<name>-1`, … in one file at once.
-import { HeadsFile } from '../../src/threads/heads-fs.ts';
+import { HeadsFile } from '../../src/kernel/threads/heads-fs.ts';
 
 const [location = '', name = '', count = '0'] = process.argv.slice(2);
 const file = new HeadsFile(location);

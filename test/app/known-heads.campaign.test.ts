@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { expect, it, onTestFinished } from 'vitest';
-import { HeadsFile, type ThreadHead } from '../../src/threads/heads-fs.ts';
+import { HeadsFile, type ThreadHead } from '../../src/kernel/threads/heads-fs.ts';
 import { bundle } from '../helpers/bundle.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 

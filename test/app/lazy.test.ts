@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { lazy } from '../../src/app/lazy.ts';
+import { lazy } from '../../src/kernel/app/lazy.ts';
 
 interface Counter {
   add(by: number): Promise<number>;

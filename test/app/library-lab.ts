@@ -2,8 +2,8 @@ import { mkdirSync, mkdtempSync, realpathSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
-import type { OpenRyeOptions, Rye } from '../../src/app/api/rye.ts';
-import { openRye } from '../../src/app/open-rye.ts';
+import type { OpenRyeOptions, Rye } from '../../src/kernel/app/api/rye.ts';
+import { openRye } from '../../src/kernel/app/open-rye.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { startWireServer, type WireScript, type WireServer } from '../helpers/wire-server.ts';
 

@@ -1,9 +1,13 @@
 import { existsSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { Preset } from '../../src/app/presets.ts';
-import { completedOrThrow, type RunOutcome, type RunRequest } from '../../src/app/run-types.ts';
-import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
+import type { Preset } from '../../src/kernel/app/presets.ts';
+import {
+  completedOrThrow,
+  type RunOutcome,
+  type RunRequest,
+} from '../../src/kernel/app/run-types.ts';
+import type { LogEvent, UnknownEvent } from '../../src/kernel/core/events.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 

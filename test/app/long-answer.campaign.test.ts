@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
-import type { Rye } from '../../src/app/api/rye.ts';
+import type { Rye } from '../../src/kernel/app/api/rye.ts';
 import { reply, text } from '../helpers/wire-server.ts';
 import { type LibraryLab, libraryLab } from './library-lab.ts';
 

@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
-import { openMemoryStore } from '../../src/storage/memory-store.ts';
+import { openMemoryStore } from '../../src/kernel/storage/memory-store.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 

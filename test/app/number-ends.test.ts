@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import schemas from '../../src/schemas/settings.json' with { type: 'json' };
+import schemas from '../../src/kernel/schemas/settings.json' with { type: 'json' };
 import { calls, reply, startWireServer, toolUse, type WireServer } from '../helpers/wire-server.ts';
 import { temporaryWorkspace } from '../helpers/workspace.ts';
 

@@ -1,13 +1,13 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { defineTool } from '../../src/app/program/define-tool.ts';
-import type { Clock } from '../../src/core/clock.ts';
-import type { IdSource } from '../../src/core/ids.ts';
-import type { RunEvent } from '../../src/hooks/handlers.ts';
-import { openMemoryStore } from '../../src/storage/memory-store.ts';
-import { openStore } from '../../src/storage/open-store.ts';
-import type { Store } from '../../src/storage/store.ts';
+import { defineTool } from '../../src/kernel/app/program/define-tool.ts';
+import type { Clock } from '../../src/kernel/core/clock.ts';
+import type { IdSource } from '../../src/kernel/core/ids.ts';
+import type { RunEvent } from '../../src/kernel/hooks/handlers.ts';
+import { openMemoryStore } from '../../src/kernel/storage/memory-store.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
+import type { Store } from '../../src/kernel/storage/store.ts';
 import { mockModel } from '../../testing/index.ts';
 import { libraryLab } from './library-lab.ts';
 

@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, expectTypeOf, it } from 'vitest';
 import { z } from 'zod';
-import { defineDirective } from '../../src/app/program/define-directive.ts';
+import { defineDirective } from '../../src/kernel/app/program/define-directive.ts';
 import { mockModel } from '../../testing/index.ts';
 import { libraryLab } from './library-lab.ts';
 

@@ -2,9 +2,9 @@ import { mkdtempSync, realpathSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { assertOutsideThreads } from '../../src/app/approvals/ancestry.ts';
-import { systemClock, systemIds } from '../../src/app/system.ts';
-import { openStore } from '../../src/storage/open-store.ts';
+import { assertOutsideThreads } from '../../src/kernel/app/ancestry.ts';
+import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
 it('what is for people alone is refused below the process of a running thread, also without a mark of it', async () => {

@@ -1,10 +1,10 @@
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { threadEnv } from '../../src/app/thread-env.ts';
-import { Workspace } from '../../src/app/workspace.ts';
-import { prepareThread } from '../../src/threads/prepare/prepare.ts';
-import { prepareToolRun } from '../../src/threads/prepare/tool-run.ts';
-import { startThread } from '../../src/threads/run/start.ts';
+import { threadEnv } from '../../src/kernel/app/thread-env.ts';
+import { Workspace } from '../../src/kernel/app/workspace.ts';
+import { prepareThread } from '../../src/kernel/threads/prepare/prepare.ts';
+import { prepareToolRun } from '../../src/kernel/threads/prepare/tool-run.ts';
+import { startThread } from '../../src/kernel/threads/run/start.ts';
 import { mockModel } from '../../testing/index.ts';
 import { libraryLab } from './library-lab.ts';
 

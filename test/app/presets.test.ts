@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { composePresets, type Preset } from '../../src/app/presets.ts';
+import { composePresets, type Preset } from '../../src/kernel/app/presets.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { modelPrices } from '../../scripts/model-prices.mjs';
-import { ageDays, staleWarnings } from '../../src/providers/price-book.ts';
+import { ageDays, staleWarnings } from '../../src/kernel/providers/price-book.ts';
 
-const TABLE = new URL('../../src/providers/prices.json', import.meta.url);
+const TABLE = new URL('../../src/kernel/providers/prices.json', import.meta.url);
 
 test('the table of prices is the one that the installed package makes', () => {
   expect(readFileSync(TABLE, 'utf8')).toBe(modelPrices());

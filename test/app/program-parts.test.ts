@@ -1,8 +1,8 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { McpServerOptions } from '../../src/app/api/rye.ts';
-import type { ModelRequest } from '../../src/providers/provider.ts';
+import type { McpServerOptions } from '../../src/kernel/app/api/rye.ts';
+import type { ModelRequest } from '../../src/kernel/providers/provider.ts';
 import { mockModel } from '../../testing/index.ts';
 import { libraryLab } from './library-lab.ts';
 

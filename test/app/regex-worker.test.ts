@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { RegexWorker } from '../../src/app/workspace.ts';
+import { RegexWorker } from '../../src/kernel/app/workspace.ts';
 
 function worker(): RegexWorker {
   const made = new RegexWorker();

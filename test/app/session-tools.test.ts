@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { SessionTools } from '../../src/app/session-tools.ts';
-import type { PlannedTool } from '../../src/core/plan.ts';
-import { CAUTIOUS_TRAITS, textOutput } from '../../src/tools/tool.ts';
+import { SessionTools } from '../../src/kernel/app/session-tools.ts';
+import type { PlannedTool } from '../../src/kernel/core/plan.ts';
+import { CAUTIOUS_TRAITS, textOutput } from '../../src/kernel/tools/tool.ts';
 
 function planned(id: string, preloaded = true): PlannedTool {
   const name = id.replaceAll('/', '_');

@@ -1,8 +1,8 @@
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { Rye } from '../../src/app/api/rye.ts';
-import { isRecord } from '../../src/core/json.ts';
-import { textOf } from '../../src/core/message.ts';
+import type { Rye } from '../../src/kernel/app/api/rye.ts';
+import { isRecord } from '../../src/kernel/core/json.ts';
+import { textOf } from '../../src/kernel/core/message.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 

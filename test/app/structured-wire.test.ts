@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { JsonObject } from '../../src/core/json.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
 import { chatCall, chatText, startChatServer } from '../helpers/chat-server.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';

@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { priceMicroUsd, toMicroUsd } from '../../src/core/usage.ts';
+import { priceMicroUsd, toMicroUsd } from '../../src/kernel/core/usage.ts';
 import { calls, reply, toolUse, type WireRequest, type WireTurn } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 

@@ -2,9 +2,9 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
-import type { Rye } from '../../src/app/api/rye.ts';
-import { isFinal } from '../../src/core/thread.ts';
-import { priceMicroUsd, toMicroUsd } from '../../src/core/usage.ts';
+import type { Rye } from '../../src/kernel/app/api/rye.ts';
+import { isFinal } from '../../src/kernel/core/thread.ts';
+import { priceMicroUsd, toMicroUsd } from '../../src/kernel/core/usage.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import {
   calls,

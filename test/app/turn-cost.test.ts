@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { defineTool } from '../../src/app/program/define-tool.ts';
-import { openMemoryStore } from '../../src/storage/memory-store.ts';
-import type { Store } from '../../src/storage/store.ts';
+import { defineTool } from '../../src/kernel/app/program/define-tool.ts';
+import { openMemoryStore } from '../../src/kernel/storage/memory-store.ts';
+import type { Store } from '../../src/kernel/storage/store.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
-import { defineTool } from '../../src/app/program/define-tool.ts';
+import { defineTool } from '../../src/kernel/app/program/define-tool.ts';
 import { libraryLab } from './library-lab.ts';
 
 const write =

@@ -10,7 +10,7 @@ import {
   tuple,
 } from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { approvalProblems } from '../../src/app/verification/approvals.ts';
+import { approvalProblems } from '../../src/kernel/app/verification/approvals.ts';
 import type {
   ApprovalDecided,
   ApprovalDecision,
@@ -19,10 +19,10 @@ import type {
   EditedCall,
   RequestedApproval,
   SignedDecision,
-} from '../../src/core/approval.ts';
-import type { LogEvent } from '../../src/core/events.ts';
-import { canonicalSha256, requestSha256, signDecision } from '../../src/trust/approval.ts';
-import { generateKeyPair, type KeyStatus, readPrivateKey } from '../../src/trust/keys.ts';
+} from '../../src/kernel/core/approval.ts';
+import type { LogEvent } from '../../src/kernel/core/events.ts';
+import { canonicalSha256, requestSha256, signDecision } from '../../src/kernel/trust/approval.ts';
+import { generateKeyPair, type KeyStatus, readPrivateKey } from '../../src/kernel/trust/keys.ts';
 import { type KnownKey, unapprovedCalls } from './checker.ts';
 
 const HISTORIES = Number(process.env['RYE_HISTORIES'] ?? 300);

@@ -1,12 +1,12 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { expect, it, onTestFinished } from 'vitest';
-import { threadEnv } from '../../src/app/thread-env.ts';
-import { Workspace } from '../../src/app/workspace.ts';
-import { isoTime } from '../../src/core/clock.ts';
-import type { ThreadRecord } from '../../src/core/thread.ts';
-import { ownerOf } from '../../src/storage/owners.ts';
-import { cancelThread } from '../../src/threads/family/cancel.ts';
-import type { ThreadEnv } from '../../src/threads/ports.ts';
+import { threadEnv } from '../../src/kernel/app/thread-env.ts';
+import { Workspace } from '../../src/kernel/app/workspace.ts';
+import { isoTime } from '../../src/kernel/core/clock.ts';
+import type { ThreadRecord } from '../../src/kernel/core/thread.ts';
+import { ownerOf } from '../../src/kernel/storage/owners.ts';
+import { cancelThread } from '../../src/kernel/threads/family/cancel.ts';
+import type { ThreadEnv } from '../../src/kernel/threads/ports.ts';
 import { family, starts } from './family.ts';
 import { calls, type House, marks } from './house.ts';
 

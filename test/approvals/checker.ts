@@ -4,8 +4,8 @@ import type {
   ApprovalDecision,
   ApprovalRequest,
   RequestedApproval,
-} from '../../src/core/approval.ts';
-import type { EventPayloads, LogEvent } from '../../src/core/events.ts';
+} from '../../src/kernel/core/approval.ts';
+import type { EventPayloads, LogEvent } from '../../src/kernel/core/events.ts';
 
 /** A key as a checker outside of rye knows it. */
 export interface KnownKey {

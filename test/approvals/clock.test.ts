@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import { expect, it } from 'vitest';
-import { systemClock } from '../../src/app/system.ts';
-import type { Clock } from '../../src/core/clock.ts';
+import { systemClock } from '../../src/kernel/app/system.ts';
+import type { Clock } from '../../src/kernel/core/clock.ts';
 import { directive } from '../attacks/lab.ts';
 import { family, starts } from './family.ts';
 import { calls, house, marks, toolUse } from './house.ts';

@@ -4,10 +4,10 @@ import type {
   ApprovalRequest,
   ApprovalScope,
   RequestedApproval,
-} from '../../src/core/approval.ts';
-import { isAgreed, isCovered, isWide } from '../../src/threads/run/approval-cover.ts';
-import { ApprovalHistory } from '../../src/threads/run/approval-history.ts';
-import { canonicalSha256 } from '../../src/trust/approval.ts';
+} from '../../src/kernel/core/approval.ts';
+import { isAgreed, isCovered, isWide } from '../../src/kernel/threads/run/approval-cover.ts';
+import { ApprovalHistory } from '../../src/kernel/threads/run/approval-history.ts';
+import { canonicalSha256 } from '../../src/kernel/trust/approval.ts';
 
 const INPUT = { command: 'make' };
 const OTHER = { command: 'make clean' };

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { approvalProblems } from '../../src/app/verification/approvals.ts';
+import { approvalProblems } from '../../src/kernel/app/verification/approvals.ts';
 import { directive } from '../attacks/lab.ts';
 import { starts } from './family.ts';
 import { calls, house, payloads, reply, toolUse } from './house.ts';

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
-import type { LogEvent } from '../../src/core/events.ts';
+import type { LogEvent } from '../../src/kernel/core/events.ts';
 import { directive } from '../attacks/lab.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { calls, house, marks, reply, toolUse } from './house.ts';

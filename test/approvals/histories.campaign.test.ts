@@ -1,9 +1,9 @@
 import { array, assert, asyncProperty, constantFrom, integer, record } from 'fast-check';
 import { expect, it } from 'vitest';
-import type { Rye } from '../../src/app/api/rye.ts';
-import { systemClock } from '../../src/app/system.ts';
-import { RyeError } from '../../src/core/errors.ts';
-import { signDecision } from '../../src/trust/approval.ts';
+import type { Rye } from '../../src/kernel/app/api/rye.ts';
+import { systemClock } from '../../src/kernel/app/system.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
+import { signDecision } from '../../src/kernel/trust/approval.ts';
 import { startCli } from '../faults/world.ts';
 import { unapprovedCalls } from './checker.ts';
 import { calls, type House, house, payloads, pusher, readLog, reply, toolUse } from './house.ts';

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
-import type { Rye } from '../../src/app/api/rye.ts';
+import type { Rye } from '../../src/kernel/app/api/rye.ts';
 import { copyOf, openWorld, startCli, type World } from '../faults/world.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { calls, house, marks, payloads, pusher, readLog, reply } from './house.ts';

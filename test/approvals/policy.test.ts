@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import type { LogEvent } from '../../src/core/events.ts';
-import { generateKeyPair, readPrivateKey } from '../../src/trust/keys.ts';
+import type { LogEvent } from '../../src/kernel/core/events.ts';
+import { generateKeyPair, readPrivateKey } from '../../src/kernel/trust/keys.ts';
 import { directive } from '../attacks/lab.ts';
 import { family, starts } from './family.ts';
 import { calls, house, marks, toolUse } from './house.ts';

@@ -2,9 +2,9 @@ import { readFileSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { describe, expect, it, vi } from 'vitest';
-import type { SignedDecision } from '../../src/core/approval.ts';
-import { signDecision } from '../../src/trust/approval.ts';
-import type { SigningKey } from '../../src/trust/keys.ts';
+import type { SignedDecision } from '../../src/kernel/core/approval.ts';
+import { signDecision } from '../../src/kernel/trust/approval.ts';
+import type { SigningKey } from '../../src/kernel/trust/keys.ts';
 import { directive, shellTool } from '../attacks/lab.ts';
 import { calls, type House, house, marks, payloads, toolUse } from './house.ts';
 

@@ -12,7 +12,7 @@ import {
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { describe } from 'vitest';
-import { findProject } from '../../src/app/user-space.ts';
+import { findProject } from '../../src/kernel/app/user-space.ts';
 import { text } from '../helpers/wire-server.ts';
 import { attacks, codeOf, directive, harmless, type Lab } from './lab.ts';
 

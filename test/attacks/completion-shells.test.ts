@@ -4,9 +4,9 @@ import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, writeFileSy
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { loadTree } from '../../src/cli/command.ts';
-import { completionScript } from '../../src/cli/commands/completion.ts';
-import { ROOT } from '../../src/cli/root.ts';
+import { loadTree } from '../../src/faces/cli/command.ts';
+import { completionScript } from '../../src/faces/cli/commands/completion.ts';
+import { ROOT } from '../../src/faces/cli/root.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { runCli } from '../helpers/run-cli.ts';
 import { directive, inLab } from './lab.ts';

@@ -13,7 +13,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { describe } from 'vitest';
-import { RyeError } from '../../src/core/errors.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
 import { attacks, harmless, type Lab } from './lab.ts';
 
 const SECRET = 'the secret of the user';

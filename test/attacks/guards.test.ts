@@ -309,7 +309,7 @@ describe('a guard that was changed beside rye', () => {
       expected: ['completed', true],
       run: async (lab) => {
         await guardedLab(lab);
-        const { lockText } = await import('../../src/trust/lock.ts');
+        const { lockText } = await import('../../src/kernel/trust/lock.ts');
         forgetUser(lab);
         lab.write(LOCK, lockText({ serial: 9, files: [] }, lab.stranger, 0));
         const { status, warnings } = await lab.run('hello');

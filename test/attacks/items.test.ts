@@ -4,8 +4,8 @@ import { linkSync, mkdirSync, renameSync, symlinkSync, writeFileSync } from 'nod
 import { join } from 'node:path';
 import { describe } from 'vitest';
 
-import { Workspace } from '../../src/app/workspace.ts';
-import { bakedManifest, checkSystemFile } from '../../src/trust/policy.ts';
+import { Workspace } from '../../src/kernel/app/workspace.ts';
+import { bakedManifest, checkSystemFile } from '../../src/kernel/trust/policy.ts';
 import { attacks, directive, harmless, type Lab, shellTool } from './lab.ts';
 
 const CONTEXT = '<context><before>note</before></context>';

@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { generateKeyPair } from '../../src/trust/keys.ts';
+import { generateKeyPair } from '../../src/kernel/trust/keys.ts';
 import { runCli } from '../helpers/run-cli.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { directive, openLab } from './lab.ts';

@@ -9,9 +9,9 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { describe } from 'vitest';
-import { renderTrustedKey, trustedKeySubject } from '../../src/trust/key-files.ts';
-import { generateKeyPair, readPrivateKey } from '../../src/trust/keys.ts';
-import { signText } from '../../src/trust/signature.ts';
+import { renderTrustedKey, trustedKeySubject } from '../../src/kernel/trust/key-files.ts';
+import { generateKeyPair, readPrivateKey } from '../../src/kernel/trust/keys.ts';
+import { signText } from '../../src/kernel/trust/signature.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { attacks, directive, harmless, type Lab } from './lab.ts';
 

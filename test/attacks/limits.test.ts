@@ -1,7 +1,7 @@
 import { describe } from 'vitest';
-import { systemClock, systemIds } from '../../src/app/system.ts';
-import { openStore } from '../../src/storage/open-store.ts';
-import type { BudgetRow } from '../../src/storage/store.ts';
+import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
+import type { BudgetRow } from '../../src/kernel/storage/store.ts';
 import { calls, text, toolUse, type WireRequest, type WireTurn } from '../helpers/wire-server.ts';
 import { directive, harmless, type Lab } from './lab.ts';
 

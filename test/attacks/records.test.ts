@@ -1,6 +1,6 @@
 import { appendFileSync, copyFileSync, truncateSync } from 'node:fs';
 import { describe } from 'vitest';
-import { signDocument } from '../../src/trust/signature.ts';
+import { signDocument } from '../../src/kernel/trust/signature.ts';
 import { attacks, harmless, type Lab } from './lab.ts';
 
 const LOG = 'state/threads/one/transcript.jsonl';

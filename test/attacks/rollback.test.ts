@@ -10,7 +10,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { ThreadVerification } from '../../src/app/api/threads.ts';
+import type { ThreadVerification } from '../../src/kernel/app/api/threads.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { text, toolUse } from '../helpers/wire-server.ts';
 import { openMortal } from '../threads/mortal-store.ts';

@@ -2,8 +2,8 @@
 import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { requestLines, wholeCall } from '../../src/cli/approval/approval-lines.ts';
-import { createColors } from '../../src/cli/colors.ts';
+import { createColors } from '../../src/faces/ui/colors.ts';
+import { requestLines, wholeCall } from '../../src/faces/ui/dialogs/approval-lines.ts';
 import { calls, type House, house, pusher, toolUse } from '../approvals/house.ts';
 import { directive, shellTool } from './lab.ts';
 

@@ -1,10 +1,10 @@
 import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe } from 'vitest';
-import { Workspace } from '../../src/app/workspace.ts';
-import { loadTrustPolicy } from '../../src/items/config-fs.ts';
-import { canonicalJson } from '../../src/trust/canonical-json.ts';
-import { sha256Hex } from '../../src/trust/keys.ts';
+import { Workspace } from '../../src/kernel/app/workspace.ts';
+import { loadTrustPolicy } from '../../src/kernel/items/config-fs.ts';
+import { canonicalJson } from '../../src/kernel/trust/canonical-json.ts';
+import { sha256Hex } from '../../src/kernel/trust/keys.ts';
 import { signedOlder } from '../helpers/signed-files.ts';
 import { text as answer, toolUse } from '../helpers/wire-server.ts';
 import { attacks, directive, harmless, type Lab, settledCode, shellTool } from './lab.ts';

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { threadIdCandidate } from '../../src/core/ids.ts';
+import { threadIdCandidate } from '../../src/kernel/core/ids.ts';
 import { attacks, directive, type Lab, openLab } from './lab.ts';
 
 async function runAs(lab: Lab, ...ids: readonly string[]): Promise<string> {

@@ -2,9 +2,9 @@ import { appendFileSync, readdirSync, readFileSync, writeFileSync } from 'node:f
 import path from 'node:path';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Rye } from '../../src/app/api/rye.ts';
-import { systemClock, systemIds } from '../../src/app/system.ts';
-import { openStore } from '../../src/storage/open-store.ts';
+import type { Rye } from '../../src/kernel/app/api/rye.ts';
+import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
 import { marksModel } from '../faults/marks.ts';
 import { copyOf, openWorld, ryeIn, startCli, type World } from '../faults/world.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';

@@ -4,7 +4,7 @@ import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { GitWorktrees } from '../../src/tools/git/worktrees.ts';
+import { GitWorktrees } from '../../src/features/worktrees/worktrees.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
 const ID = '01234567-89ab-4cde-8f01-23456789abcd';

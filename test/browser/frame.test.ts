@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { frameOf } from '../../src/browser/frame.ts';
-import { paint } from '../../src/browser/paint.ts';
-import { atLeaf, openState } from '../../src/browser/state.ts';
-import { createColors } from '../../src/cli/colors.ts';
-import { displayWidth } from '../../src/cli/terminal-text.ts';
-import type { EventDraft } from '../../src/core/events.ts';
+import { frameOf } from '../../src/faces/ui/browser/frame.ts';
+import { paint } from '../../src/faces/ui/browser/paint.ts';
+import { atLeaf, openState } from '../../src/faces/ui/browser/state.ts';
+import { createColors } from '../../src/faces/ui/colors.ts';
+import { displayWidth } from '../../src/faces/ui/terminal-text.ts';
+import type { EventDraft } from '../../src/kernel/core/events.ts';
 import { userMessage } from '../log/support.ts';
 import {
   answer,

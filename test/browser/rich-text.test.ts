@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { markdownLines } from '../../src/browser/entry-lines.ts';
-import { wrapText } from '../../src/cli/terminal-text.ts';
+import { markdownLines } from '../../src/faces/ui/browser/entry-lines.ts';
+import { wrapText } from '../../src/faces/ui/terminal-text.ts';
 
 const COLUMNS = 20;
 const shown = (text: string): readonly string[] =>

@@ -1,12 +1,17 @@
-import { type Frame, frameOf } from '../../src/browser/frame.ts';
-import { atLeaf, type BrowserState, openState, type TreeSource } from '../../src/browser/state.ts';
-import { type Key, type Step, update } from '../../src/browser/update.ts';
-import { displayWidth, graphemesOf } from '../../src/cli/terminal-text.ts';
-import type { EventDraft } from '../../src/core/events.ts';
-import type { AssistantBlock } from '../../src/core/message.ts';
-import { NO_USAGE } from '../../src/core/usage.ts';
-import { buildTree } from '../../src/log/tree.ts';
-import { type TreeDivider, viewTree } from '../../src/log/tree-view.ts';
+import { type Frame, frameOf } from '../../src/faces/ui/browser/frame.ts';
+import {
+  atLeaf,
+  type BrowserState,
+  openState,
+  type TreeSource,
+} from '../../src/faces/ui/browser/state.ts';
+import { type Key, type Step, update } from '../../src/faces/ui/browser/update.ts';
+import { displayWidth, graphemesOf } from '../../src/faces/ui/terminal-text.ts';
+import type { EventDraft } from '../../src/kernel/core/events.ts';
+import type { AssistantBlock } from '../../src/kernel/core/message.ts';
+import { NO_USAGE } from '../../src/kernel/core/usage.ts';
+import { buildTree } from '../../src/kernel/log/tree.ts';
+import { type TreeDivider, viewTree } from '../../src/kernel/log/tree-view.ts';
 import { THREAD } from '../../testing/conformance/fixtures.ts';
 import { place, userMessage } from '../log/support.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { openState, withSize, withSource } from '../../src/browser/state.ts';
+import { openState, withSize, withSource } from '../../src/faces/ui/browser/state.ts';
 import { userMessage } from '../log/support.ts';
 import {
   answer,

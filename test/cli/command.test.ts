@@ -10,7 +10,7 @@ import {
   optionalArgument,
   optionalText,
   text,
-} from '../../src/cli/command.ts';
+} from '../../src/faces/cli/command.ts';
 import { createFakeIo } from '../helpers/fake-io.ts';
 
 const CONTEXT = {

@@ -4,9 +4,9 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { confirm } from '../../src/cli/input.ts';
-import { oneLine } from '../../src/cli/visible.ts';
-import { generateKeyPair, readPrivateKey } from '../../src/trust/keys.ts';
+import { confirm } from '../../src/faces/cli/input.ts';
+import { oneLine } from '../../src/faces/ui/visible.ts';
+import { generateKeyPair, readPrivateKey } from '../../src/kernel/trust/keys.ts';
 import { createFakeIo } from '../helpers/fake-io.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage, runCli } from '../helpers/run-cli.ts';

@@ -1,6 +1,6 @@
-import type { EventPayloads, EventType, LogEvent } from '../../src/core/events.ts';
-import type { ThreadResult } from '../../src/core/thread.ts';
-import { NO_COST } from '../../src/core/usage.ts';
+import type { EventPayloads, EventType, LogEvent } from '../../src/kernel/core/events.ts';
+import type { ThreadResult } from '../../src/kernel/core/thread.ts';
+import { NO_COST } from '../../src/kernel/core/usage.ts';
 
 /** Returns an event of the log of thread `hello-1`. */
 export function event<T extends EventType>(type: T, payload: EventPayloads[T], seq = 0): LogEvent {

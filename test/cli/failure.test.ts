@@ -1,6 +1,6 @@
 import { describe, expect, it, test } from 'vitest';
-import { outputModeOf, reportFailure } from '../../src/cli/failure.ts';
-import { RyeError } from '../../src/core/errors.ts';
+import { outputModeOf, reportFailure } from '../../src/faces/cli/failure.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
 import { createFakeIo } from '../helpers/fake-io.ts';
 
 describe('outputModeOf', () => {

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished } from 'vitest';
-import type { ThreadTreeNode } from '../../src/app/api/threads.ts';
+import type { ThreadTreeNode } from '../../src/kernel/app/api/threads.ts';
 import { openTerminal, type Terminal } from '../helpers/terminal.ts';
 import { calls, reply, startWireServer, text, toolUse } from '../helpers/wire-server.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';

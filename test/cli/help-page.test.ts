@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { expect, it, test } from 'vitest';
-import { type Command, loadTree } from '../../src/cli/command.ts';
-import { cliPage } from '../../src/cli/help-page.ts';
-import { ROOT } from '../../src/cli/root.ts';
+import { type Command, loadTree } from '../../src/faces/cli/command.ts';
+import { cliPage } from '../../src/faces/cli/help-page.ts';
+import { ROOT } from '../../src/faces/cli/root.ts';
 
 const COMMANDS = commandsBelow(await loadTree(ROOT));
 

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { ESCAPE, withoutStyles } from '../../src/cli/terminal-text.ts';
+import { ESCAPE, withoutStyles } from '../../src/faces/ui/terminal-text.ts';
 import { openTerminal, type Terminal } from '../helpers/terminal.ts';
 import { calls, reply, startWireServer, text, thinking, toolUse } from '../helpers/wire-server.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it, test } from 'vitest';
-import type { Rye } from '../../src/app/api/rye.ts';
-import { main } from '../../src/cli/main.ts';
+import { main } from '../../src/faces/cli/main.ts';
+import type { Rye } from '../../src/kernel/app/api/rye.ts';
 import { createFakeIo, type FakeIo, type FakeIoOptions } from '../helpers/fake-io.ts';
 
 async function rye(args: readonly string[], options?: FakeIoOptions): Promise<[number, FakeIo]> {

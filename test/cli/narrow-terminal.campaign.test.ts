@@ -1,9 +1,9 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { formatTable, wrapped } from '../../src/cli/output.ts';
-import { displayWidth } from '../../src/cli/terminal-text.ts';
-import { oneLine, shown } from '../../src/cli/visible.ts';
+import { formatTable, wrapped } from '../../src/faces/cli/output.ts';
+import { displayWidth } from '../../src/faces/ui/terminal-text.ts';
+import { oneLine, shown } from '../../src/faces/ui/visible.ts';
 import { sandboxWorks } from '../helpers/sandbox.ts';
 import { openTerminal, type Terminal } from '../helpers/terminal.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { systemSpacePath } from '../../src/app/system.ts';
-import { ROOT } from '../../src/cli/root.ts';
+import { ROOT } from '../../src/faces/cli/root.ts';
+import { systemSpacePath } from '../../src/kernel/app/system.ts';
 import { type CliResult, cliPackage } from '../helpers/run-cli.ts';
 import { workspace } from '../helpers/workspace.ts';
 

@@ -2,8 +2,8 @@ import { mkdirSync, mkdtempSync, readdirSync, realpathSync, writeFileSync } from
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { type Command, loadTree } from '../../src/cli/command.ts';
-import { ROOT } from '../../src/cli/root.ts';
+import { type Command, loadTree } from '../../src/faces/cli/command.ts';
+import { ROOT } from '../../src/faces/cli/root.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { type CliResult, runCli } from '../helpers/run-cli.ts';
 

@@ -5,9 +5,9 @@ import path from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { schemaFiles } from '../../scripts/document-schemas/files.ts';
-import { type Command, loadTree } from '../../src/cli/command.ts';
-import { ROOT } from '../../src/cli/root.ts';
-import { readPublicKey } from '../../src/trust/keys.ts';
+import { type Command, loadTree } from '../../src/faces/cli/command.ts';
+import { ROOT } from '../../src/faces/cli/root.ts';
+import { readPublicKey } from '../../src/kernel/trust/keys.ts';
 import { temporaryWorkspace, type Workspace } from '../helpers/workspace.ts';
 
 const SCHEMAS = path.resolve(import.meta.dirname, '../../docs/schemas');
@@ -232,7 +232,7 @@ it('the generated schemas are up to date (else: npm run docs:schemas)', () => {
     'docs/schemas',
     'docs/schemas/config',
     'docs/schemas/log',
-    'src/schemas',
+    'src/kernel/schemas',
   ].flatMap((folder) =>
     readdirSync(path.join(root, folder))
       .filter((file) => file.endsWith('.json'))

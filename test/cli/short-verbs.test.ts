@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { loadTree } from '../../src/cli/command.ts';
-import { main } from '../../src/cli/main.ts';
-import { ROOT } from '../../src/cli/root.ts';
-import { helpedCommands } from '../../src/cli/short-help.ts';
+import { loadTree } from '../../src/faces/cli/command.ts';
+import { main } from '../../src/faces/cli/main.ts';
+import { ROOT } from '../../src/faces/cli/root.ts';
+import { helpedCommands } from '../../src/faces/cli/short-help.ts';
 import { createFakeIo } from '../helpers/fake-io.ts';
 import { newPerson } from '../helpers/person.ts';
 

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
-import { displayWidth, neutralize, truncate } from '../../src/cli/terminal-text.ts';
+import { displayWidth, neutralize, truncate } from '../../src/faces/ui/terminal-text.ts';
 
 describe('neutralize', () => {
   test.each([

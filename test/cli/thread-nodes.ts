@@ -1,6 +1,6 @@
-import type { ThreadTreeNode } from '../../src/app/api/threads.ts';
-import type { ThreadRecord } from '../../src/core/thread.ts';
-import { familyCostOf, NO_COST } from '../../src/core/usage.ts';
+import type { ThreadTreeNode } from '../../src/kernel/app/api/threads.ts';
+import type { ThreadRecord } from '../../src/kernel/core/thread.ts';
+import { familyCostOf, NO_COST } from '../../src/kernel/core/usage.ts';
 
 export const NOON = Date.parse('2026-02-17T12:00:00.000Z');
 

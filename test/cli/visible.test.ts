@@ -1,8 +1,8 @@
 import * as fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
-import { createColors } from '../../src/cli/colors.ts';
-import { formatTable, printLine, printLines } from '../../src/cli/output.ts';
-import { jsonText, oddCharacters, oneLine, shown, visible } from '../../src/cli/visible.ts';
+import { formatTable, printLine, printLines } from '../../src/faces/cli/output.ts';
+import { createColors } from '../../src/faces/ui/colors.ts';
+import { jsonText, oddCharacters, oneLine, shown, visible } from '../../src/faces/ui/visible.ts';
 import { createFakeIo } from '../helpers/fake-io.ts';
 
 /** Characters that hide, reorder or imitate text, and those that a drawing is made of. */

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { mergeBehavior, withoutUnset } from '../../src/core/behavior.ts';
+import { mergeBehavior, withoutUnset } from '../../src/kernel/core/behavior.ts';
 
 // Requirement: option-precedence
 it('the later layer wins, member by member', () => {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { type CheckedSchema, findProblem } from '../../src/core/check.ts';
+import { type CheckedSchema, findProblem } from '../../src/kernel/core/check.ts';
 
 const text: CheckedSchema = { type: 'string', minLength: 1, problem: 'is {value}, not a text' };
 const oneOrList: CheckedSchema = {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { inputsLabel, threadLabel } from '../../src/core/label.ts';
+import { inputsLabel, threadLabel } from '../../src/kernel/core/label.ts';
 
 it.each([
   ['  two\n  words ', 'two words'],

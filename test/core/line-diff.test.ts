@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { diffOf } from '../../src/core/line-diff.ts';
+import { diffOf } from '../../src/kernel/core/line-diff.ts';
 
 const shown = (before: string, after: string): readonly string[] =>
   diffOf(before, after).map(({ kind, text }) => `${kind} ${text}`);

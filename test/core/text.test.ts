@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { headChars } from '../../src/core/text.ts';
+import { headChars } from '../../src/kernel/core/text.ts';
 
 it('a cut splits no code point, and omits no more than half of one', () => {
   fc.assert(

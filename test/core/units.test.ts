@@ -1,6 +1,6 @@
 import { assert, double, integer, property } from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { formatSeconds, formatTokens, formatUsd } from '../../src/core/usage.ts';
+import { formatSeconds, formatTokens, formatUsd } from '../../src/kernel/core/usage.ts';
 
 const SECONDS = { ms: 0.001, s: 1, m: 60, h: 3600 };
 

@@ -11,7 +11,7 @@ import {
   NO_COST,
   NO_USAGE,
   priceMicroUsd,
-} from '../../src/core/usage.ts';
+} from '../../src/kernel/core/usage.ts';
 
 const measured: Cost = { ...NO_COST, turns: 1, output_tokens: 100, spend: 0.004 };
 const cut: Cost = { ...measured, spend: 0.024, estimated_spend_usd: 0.02 };

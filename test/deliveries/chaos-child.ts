@@ -1,5 +1,5 @@
 // One of several processes on one thread: it owns the thread if no other does, and else writes to it.
-import { RyeError } from '../../src/core/errors.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
 import { Owner } from './owner.ts';
 import { Chance, THREAD, World } from './world.ts';
 

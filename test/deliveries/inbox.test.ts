@@ -3,11 +3,16 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { expect, it, onTestFinished } from 'vitest';
-import type { EventDraft, LogEvent } from '../../src/core/events.ts';
-import type { OpenTools, ThreadEnv } from '../../src/threads/ports.ts';
-import { ThreadInbox } from '../../src/threads/run/inbox.ts';
-import type { StartedThread } from '../../src/threads/run/start.ts';
-import { CAUTIOUS_TRAITS, type ResolvedCall, type Tool, textOutput } from '../../src/tools/tool.ts';
+import type { EventDraft, LogEvent } from '../../src/kernel/core/events.ts';
+import type { OpenTools, ThreadEnv } from '../../src/kernel/threads/ports.ts';
+import { ThreadInbox } from '../../src/kernel/threads/run/inbox.ts';
+import type { StartedThread } from '../../src/kernel/threads/run/start.ts';
+import {
+  CAUTIOUS_TRAITS,
+  type ResolvedCall,
+  type Tool,
+  textOutput,
+} from '../../src/kernel/tools/tool.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { READS, SimLog, THREAD, World } from './world.ts';
 

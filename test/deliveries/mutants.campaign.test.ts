@@ -12,9 +12,9 @@ interface Mutant extends Mistake {
   readonly name: string;
 }
 
-const RUNS = 'src/storage/sql/delivery-runs.ts';
-const ATTEMPTS = 'src/storage/sql/delivery-attempts.ts';
-const STEER = 'src/policy/steer.ts';
+const RUNS = 'src/kernel/storage/sql/delivery-runs.ts';
+const ATTEMPTS = 'src/kernel/storage/sql/delivery-attempts.ts';
+const STEER = 'src/kernel/policy/steer.ts';
 
 const HARMLESS: Mutant = {
   name: 'nothing',
@@ -32,7 +32,7 @@ const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a cut answer counts as one that covers',
-    file: 'src/log/delivery-facts.ts',
+    file: 'src/kernel/log/delivery-facts.ts',
     from: "return reason !== 'aborted' && reason !== 'content_filtered';",
     to: "return reason !== 'content_filtered';",
   },
@@ -80,7 +80,7 @@ const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'an owner that has lost the thread continues',
-    file: 'src/storage/sql/delivery-rows.ts',
+    file: 'src/kernel/storage/sql/delivery-rows.ts',
     from: 'if (row?.epoch === epoch) return;',
     to: 'if (row) return;',
   },

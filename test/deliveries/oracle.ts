@@ -1,5 +1,5 @@
-import type { DeliveryReport } from '../../src/core/delivery.ts';
-import type { LogEvent } from '../../src/core/events.ts';
+import type { DeliveryReport } from '../../src/kernel/core/delivery.ts';
+import type { LogEvent } from '../../src/kernel/core/events.ts';
 import type { Admitted } from './world.ts';
 
 /** An entry of a delivery as the log has it. */

@@ -1,11 +1,11 @@
-import type { EventDraft, LogEvent } from '../../src/core/events.ts';
-import type { AssistantMessage, StopReason } from '../../src/core/message.ts';
-import { NO_COST, NO_USAGE } from '../../src/core/usage.ts';
-import { deliveryFacts } from '../../src/log/delivery-facts.ts';
-import type { Deliveries } from '../../src/storage/deliveries.ts';
-import type { OpenTools, ThreadEnv } from '../../src/threads/ports.ts';
-import { ThreadInbox } from '../../src/threads/run/inbox.ts';
-import type { StartedThread } from '../../src/threads/run/start.ts';
+import type { EventDraft, LogEvent } from '../../src/kernel/core/events.ts';
+import type { AssistantMessage, StopReason } from '../../src/kernel/core/message.ts';
+import { NO_COST, NO_USAGE } from '../../src/kernel/core/usage.ts';
+import { deliveryFacts } from '../../src/kernel/log/delivery-facts.ts';
+import type { Deliveries } from '../../src/kernel/storage/deliveries.ts';
+import type { OpenTools, ThreadEnv } from '../../src/kernel/threads/ports.ts';
+import { ThreadInbox } from '../../src/kernel/threads/run/inbox.ts';
+import type { StartedThread } from '../../src/kernel/threads/run/start.ts';
 import { type Chance, SimLog, THREAD, type World } from './world.ts';
 
 /** Called at a point between two effects: others act, or the process dies (a throw). */

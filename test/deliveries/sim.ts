@@ -1,7 +1,7 @@
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import { RyeError } from '../../src/core/errors.ts';
-import { NO_COST } from '../../src/core/usage.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
+import { NO_COST } from '../../src/kernel/core/usage.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { violations } from './oracle.ts';
 import { Owner, type Point } from './owner.ts';

@@ -1,9 +1,9 @@
 import { appendFileSync, mkdirSync, readFileSync, truncateSync } from 'node:fs';
 import path from 'node:path';
-import type { DeliveryReport, RunTraits } from '../../src/core/delivery.ts';
-import type { EventDraft, LogEvent } from '../../src/core/events.ts';
-import { openStore } from '../../src/storage/open-store.ts';
-import type { Store } from '../../src/storage/store.ts';
+import type { DeliveryReport, RunTraits } from '../../src/kernel/core/delivery.ts';
+import type { EventDraft, LogEvent } from '../../src/kernel/core/events.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
+import type { Store } from '../../src/kernel/storage/store.ts';
 
 export const THREAD = 'sim/thread-1';
 

@@ -2,7 +2,7 @@ import { closeSync, mkdtempSync, openSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { measuredSync } from '../../src/disk/measured-sync.ts';
+import { measuredSync } from '../../src/kernel/disk/measured-sync.ts';
 
 let folder: string;
 let fd: number;

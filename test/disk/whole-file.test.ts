@@ -13,7 +13,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { makeFolders, makeFoldersBy } from '../../src/disk/folders.ts';
+import { makeFolders, makeFoldersBy } from '../../src/kernel/disk/folders.ts';
 import {
   appendWhole,
   createWhole,
@@ -21,7 +21,7 @@ import {
   writeOutput,
   writeWhole,
   writeWholeBy,
-} from '../../src/disk/whole-file.ts';
+} from '../../src/kernel/disk/whole-file.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
 let folder: string;

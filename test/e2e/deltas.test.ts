@@ -4,7 +4,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import type { ThreadResult } from '../../src/core/thread.ts';
+import type { ThreadResult } from '../../src/kernel/core/thread.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
 

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { decodeLine } from '../../src/log/codec.ts';
+import { decodeLine } from '../../src/kernel/log/codec.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { temporaryWorkspace, type Workspace } from '../helpers/workspace.ts';
 

@@ -60,7 +60,7 @@ test('a thread with a model and a tool runs without zod', async () => {
   const zod = modules.filter(({ name }) => name.startsWith('node_modules/zod/'));
   expect(zod.filter(({ isLoaded }) => isLoaded)).toEqual([]);
   // the same count sees what is loaded
-  const loop = modules.filter(({ name }) => name.startsWith('src/loop/'));
+  const loop = modules.filter(({ name }) => name.startsWith('src/kernel/loop/'));
   expect(loop.some(({ isLoaded }) => isLoaded)).toBe(true);
   expect(scripts.filter(({ url }) => url.includes('/node_modules/zod/'))).toEqual([]);
   // zod is in the second file of the program

@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import type { LogEvent } from '../../src/core/events.ts';
+import type { LogEvent } from '../../src/kernel/core/events.ts';
 import { calls, reply, startWireServer, toolUse, type WireScript } from '../helpers/wire-server.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
 

@@ -57,12 +57,12 @@ it('check runs each checker', () => {
 });
 
 it('check --changed gives a changed file to the checkers that can read it', () => {
-  const code = checksOf(['src/core/ids.ts', 'CHANGELOG.md']) as Check[];
+  const code = checksOf(['src/kernel/core/ids.ts', 'CHANGELOG.md']) as Check[];
   expect(namesOf(code)).toEqual(['lint', 'types', 'format', 'words']);
   const [lint, , format, words] = code.map(({ command }) => command);
-  expect(lint?.slice(-1)).toEqual(['src/core/ids.ts']);
-  expect(format?.slice(-2)).toEqual(['src/core/ids.ts', 'CHANGELOG.md']);
-  expect(words?.slice(2)).toEqual(['src/core/ids.ts']);
+  expect(lint?.slice(-1)).toEqual(['src/kernel/core/ids.ts']);
+  expect(format?.slice(-2)).toEqual(['src/kernel/core/ids.ts', 'CHANGELOG.md']);
+  expect(words?.slice(2)).toEqual(['src/kernel/core/ids.ts']);
   expect(namesOf(checksOf(['docs/cli.md']) as Check[])).toEqual(['format', 'words']);
   expect(checksOf([])).toEqual([]);
 });

@@ -8,19 +8,19 @@ const CALL = /\b(?:registry\.finish|ledger\.(?:release|handOver))\(/g;
 /** Files that write a part of a thread's end, with the reason. */
 const WRITERS: Readonly<Record<string, readonly string[]>> = {
   // the one writer of all ends
-  'threads/end.ts': ['ledger.release(', 'ledger.handOver(', 'registry.finish('],
+  'kernel/threads/end.ts': ['ledger.release(', 'ledger.handOver(', 'registry.finish('],
   // restores the state of a thread that could not be ended: no end
-  'threads/family/end-children.ts': ['registry.finish('],
+  'kernel/threads/family/end-children.ts': ['registry.finish('],
   // makes good what a killed process left of an end that the other records have
-  'threads/recovery/recover.ts': ['ledger.release('],
+  'kernel/threads/recovery/recover.ts': ['ledger.release('],
   // returns what a resume reserved that did not come about: no end
-  'threads/recovery/resume.ts': ['ledger.release('],
+  'kernel/threads/recovery/resume.ts': ['ledger.release('],
 };
 
 it('one place writes the end of a thread to the registry and the ledger', () => {
   const found: Record<string, readonly string[]> = {};
   for (const name of readdirSync(SOURCES, { recursive: true, encoding: 'utf8' })) {
-    if (!name.endsWith('.ts') || name.startsWith('storage/')) continue;
+    if (!name.endsWith('.ts') || name.startsWith('kernel/storage/')) continue;
     const calls = readFileSync(path.join(SOURCES, name), 'utf8').match(CALL);
     if (calls) found[name] = [...calls];
   }

@@ -13,43 +13,43 @@ const METHOD = /\.(?:writeFile|appendFile|createWriteStream)\(/g;
 /** Files that write directly, with the reason. */
 const EXCEPTIONS: Readonly<Record<string, readonly string[]>> = {
   // the one writer
-  'disk/whole-file.ts': ['ftruncateSync', 'linkSync', 'renameSync', 'writeSync'],
+  'kernel/disk/whole-file.ts': ['ftruncateSync', 'linkSync', 'renameSync', 'writeSync'],
   // the log takes a half-written batch off again
-  'storage/files/log-store.ts': ['ftruncateSync'],
-  'storage/files/log-quarantine.ts': ['ftruncateSync'],
+  'kernel/storage/files/log-store.ts': ['ftruncateSync'],
+  'kernel/storage/files/log-quarantine.ts': ['ftruncateSync'],
   // the entry of a running thread grows with the answer; its end replaces it whole
-  'threads/thread-files-fs.ts': ['writeSync'],
+  'kernel/threads/thread-files-fs.ts': ['writeSync'],
   // the lease keeps its file open to see whether it was taken
-  'storage/files/lease.ts': ['linkSync', 'renameSync', 'writeSync'],
+  'kernel/storage/files/lease.ts': ['linkSync', 'renameSync', 'writeSync'],
   // copies of verified bytes in a private folder that is removed after the call
-  'tools/item/item-tool.ts': ['writeFile'],
-  'tools/skills/skill-tools.ts': ['writeFile'],
+  'kernel/tools/item/item-tool.ts': ['writeFile'],
+  'features/skills/skill-tools.ts': ['writeFile'],
   // a private copy of the tree under review, removed afterwards
-  'app/rye-os/review.ts': ['writeFile'],
+  'features/rye-os/review.ts': ['writeFile'],
   // three versions of a text for git's own merge, in a private folder that is removed
-  'app/git.ts': ['writeFileSync'],
+  'kernel/app/git.ts': ['writeFileSync'],
   // the server and the workers of a try, in private folders that are removed
-  'app/fleet/embedded-postgres.ts': ['cpSync', 'writeFileSync'],
-  'app/fleet/try.ts': ['writeFileSync'],
+  'features/fleet/embedded-postgres.ts': ['cpSync', 'writeFileSync'],
+  'features/fleet/try.ts': ['writeFileSync'],
   // the text under edit, in a private folder that is removed
-  'cli/editor-program.ts': ['writeFileSync'],
+  'faces/ui/editor-program.ts': ['writeFileSync'],
   // the summary of a job, whose file is the runner's
-  'cli/ci-report.ts': ['appendFileSync'],
+  'faces/cli/ci-report.ts': ['appendFileSync'],
   // one line into the open output of a background process
-  'threads/family/process-fs.ts': ['writeSync'],
+  'kernel/threads/family/process-fs.ts': ['writeSync'],
   // the file of heads is put aside as it is
-  'threads/heads-fs.ts': ['renameSync'],
+  'kernel/threads/heads-fs.ts': ['renameSync'],
   // what a command made is moved out of reach as it is
-  'tools/held-traps.ts': ['renameSync'],
+  'kernel/tools/held-traps.ts': ['renameSync'],
   // its own environment, in its own memory
-  'app/hidden-environment.ts': ['writeSync'],
+  'kernel/app/hidden-environment.ts': ['writeSync'],
   // the terminal
-  'app/passphrase.ts': ['writeSync'],
-  'browser/terminal.ts': ['writeSync'],
-  'cli/keyboard.ts': ['writeSync'],
+  'kernel/app/passphrase.ts': ['writeSync'],
+  'faces/ui/browser/terminal.ts': ['writeSync'],
+  'faces/ui/keyboard.ts': ['writeSync'],
 };
 
-it('the sources write files through src/disk alone', () => {
+it('the sources write files through src/kernel/disk alone', () => {
   const found: Record<string, readonly string[]> = {};
   for (const name of readdirSync(SOURCES, { recursive: true, encoding: 'utf8' })) {
     if (!name.endsWith('.ts')) continue;

@@ -229,11 +229,19 @@ describe('the compiled program', () => {
     const [program, rest] = ['program.cjs', restFile()].map((file) =>
       readFileSync(path.join(installed, 'dist', 'cli', file), 'latin1'),
     );
-    for (const module of ['src/loop/loop.ts', 'src/items/search-fs.ts', 'node_modules/yaml/']) {
+    for (const module of [
+      'src/kernel/loop/loop.ts',
+      'src/features/search/scan-fs.ts',
+      'node_modules/yaml/',
+    ]) {
       expect(program).toContain(`"${module}`);
       expect(rest).not.toContain(`{"${module}`);
     }
-    for (const module of ['src/cli/commands/doctor.ts', 'node_modules/ajv/', 'node_modules/zod/']) {
+    for (const module of [
+      'src/faces/cli/commands/doctor.ts',
+      'node_modules/ajv/',
+      'node_modules/zod/',
+    ]) {
       expect(program).not.toContain(`{"${module}`);
       expect(rest).toContain(`{"${module}`);
     }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { ThreadPlan } from '../../src/core/plan.ts';
-import { renderCapabilities } from '../../src/export/capabilities.ts';
+import type { ThreadPlan } from '../../src/kernel/core/plan.ts';
+import { renderCapabilities } from '../../src/kernel/export/capabilities.ts';
 
 const PLAN = {
   directive: { id: 'demo/a', version: '1.0.0' },

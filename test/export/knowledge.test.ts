@@ -1,13 +1,13 @@
 import { array, assert, constantFrom, property } from 'fast-check';
 import MarkdownIt from 'markdown-it';
 import { describe, expect, it } from 'vitest';
-import type { LogEvent } from '../../src/core/events.ts';
-import type { AssistantBlock, Message } from '../../src/core/message.ts';
-import { NO_USAGE } from '../../src/core/usage.ts';
-import { renderThreadKnowledge } from '../../src/export/knowledge.ts';
-import type { ExportFacts } from '../../src/export/source.ts';
-import { parseKnowledge } from '../../src/items/knowledge.ts';
-import { validateItem } from '../../src/items/validate.ts';
+import type { LogEvent } from '../../src/kernel/core/events.ts';
+import type { AssistantBlock, Message } from '../../src/kernel/core/message.ts';
+import { NO_USAGE } from '../../src/kernel/core/usage.ts';
+import { renderThreadKnowledge } from '../../src/kernel/export/knowledge.ts';
+import type { ExportFacts } from '../../src/kernel/export/source.ts';
+import { parseKnowledge } from '../../src/kernel/items/knowledge.ts';
+import { validateItem } from '../../src/kernel/items/validate.ts';
 
 const COST = {
   turns: 1,

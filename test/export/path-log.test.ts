@@ -11,12 +11,12 @@ import {
   string,
 } from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { EventDraft, LogEvent } from '../../src/core/events.ts';
-import { NO_USAGE } from '../../src/core/usage.ts';
-import { exportPathLog } from '../../src/export/path-log.ts';
-import { decodeHeader, decodeLine } from '../../src/log/codec.ts';
-import { foldContext, startedCallIds } from '../../src/log/context.ts';
-import { buildTree, pathTo } from '../../src/log/tree.ts';
+import type { EventDraft, LogEvent } from '../../src/kernel/core/events.ts';
+import { NO_USAGE } from '../../src/kernel/core/usage.ts';
+import { exportPathLog } from '../../src/kernel/export/path-log.ts';
+import { decodeHeader, decodeLine } from '../../src/kernel/log/codec.ts';
+import { foldContext, startedCallIds } from '../../src/kernel/log/context.ts';
+import { buildTree, pathTo } from '../../src/kernel/log/tree.ts';
 import { place, THREAD, userMessage } from '../log/support.ts';
 import { sourceOf } from './support.ts';
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { parse, stringify } from 'yaml';
-import { plainYaml } from '../../src/export/knowledge.ts';
+import { plainYaml } from '../../src/kernel/export/knowledge.ts';
 
 const TEXTS = [
   '',

@@ -1,11 +1,11 @@
 import { readdirSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import type { LogEvent } from '../../src/core/events.ts';
-import { exportHtml } from '../../src/export/html/page.ts';
-import { exportMarkdown } from '../../src/export/knowledge.ts';
-import { exportPathLog } from '../../src/export/path-log.ts';
-import { type Redacted, Redaction, withoutSecretShapes } from '../../src/export/redact.ts';
-import { decodeLine } from '../../src/log/codec.ts';
+import { exportHtml } from '../../src/features/html/page.ts';
+import type { LogEvent } from '../../src/kernel/core/events.ts';
+import { exportMarkdown } from '../../src/kernel/export/knowledge.ts';
+import { exportPathLog } from '../../src/kernel/export/path-log.ts';
+import { type Redacted, Redaction, withoutSecretShapes } from '../../src/kernel/export/redact.ts';
+import { decodeLine } from '../../src/kernel/log/codec.ts';
 import { place } from '../log/support.ts';
 import { STORY } from './html/story.ts';
 import { sourceOf } from './support.ts';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, it, onTestFinished } from 'vitest';
-import { parseKnowledge } from '../../src/items/knowledge.ts';
+import { parseKnowledge } from '../../src/kernel/items/knowledge.ts';
 import { directive, openLab } from '../attacks/lab.ts';
 import { reply } from '../helpers/wire-server.ts';
 

@@ -1,6 +1,6 @@
-import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
-import type { ExportSource } from '../../src/export/source.ts';
-import { buildTree } from '../../src/log/tree.ts';
+import type { LogEvent, UnknownEvent } from '../../src/kernel/core/events.ts';
+import type { ExportSource } from '../../src/kernel/export/source.ts';
+import { buildTree } from '../../src/kernel/log/tree.ts';
 import { headerFor, THREAD } from '../log/support.ts';
 
 /** The source of an export of these events, as of a finished and verified thread. */

@@ -1,12 +1,12 @@
 import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { Rye } from '../../src/app/api/rye.ts';
-import { systemClock, systemIds } from '../../src/app/system.ts';
-import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
-import { addCost } from '../../src/core/usage.ts';
-import { isKnown } from '../../src/log/tree.ts';
-import { openStore } from '../../src/storage/open-store.ts';
+import type { Rye } from '../../src/kernel/app/api/rye.ts';
+import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
+import type { LogEvent, UnknownEvent } from '../../src/kernel/core/events.ts';
+import { addCost } from '../../src/kernel/core/usage.ts';
+import { isKnown } from '../../src/kernel/log/tree.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { startWireServer, type WireScript, type WireServer } from '../helpers/wire-server.ts';

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { ThreadResult } from '../../src/core/thread.ts';
+import type { ThreadResult } from '../../src/kernel/core/thread.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { text, toolUse, type WireTurn } from '../helpers/wire-server.ts';
 import { lab as openThreadLab } from '../threads/lab.ts';

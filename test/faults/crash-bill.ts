@@ -1,8 +1,8 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect } from 'vitest';
-import type { EventPayloads } from '../../src/core/events.ts';
-import type { Cost } from '../../src/core/usage.ts';
+import type { EventPayloads } from '../../src/kernel/core/events.ts';
+import type { Cost } from '../../src/kernel/core/usage.ts';
 import { type MeteredAnswer, startMeteredServer } from '../helpers/metered-server.ts';
 import type { Workspace } from '../helpers/workspace.ts';
 import { startCli } from './world.ts';

@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { Rye } from '../../src/app/api/rye.ts';
+import type { Rye } from '../../src/kernel/app/api/rye.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import {

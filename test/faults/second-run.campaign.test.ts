@@ -2,12 +2,12 @@ import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync
 import path from 'node:path';
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { systemClock, systemIds } from '../../src/app/system.ts';
-import type { ThreadRecord, ThreadRun } from '../../src/core/thread.ts';
-import { runsOf } from '../../src/log/runs.ts';
-import { isKnown } from '../../src/log/tree.ts';
-import { openStore } from '../../src/storage/open-store.ts';
-import type { ThreadDocument } from '../../src/threads/thread-document.ts';
+import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
+import type { ThreadRecord, ThreadRun } from '../../src/kernel/core/thread.ts';
+import { runsOf } from '../../src/kernel/log/runs.ts';
+import { isKnown } from '../../src/kernel/log/tree.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
+import type { ThreadDocument } from '../../src/kernel/threads/thread-document.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { startWireServer, type WireServer } from '../helpers/wire-server.ts';

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import type { Cost } from '../../src/core/usage.ts';
+import type { Cost } from '../../src/kernel/core/usage.ts';
 import { reply, startWireServer, type WireScript } from '../helpers/wire-server.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
 

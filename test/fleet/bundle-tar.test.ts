@@ -4,7 +4,12 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import * as fc from 'fast-check';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { type BundleFile, readTar, tarSize, writeTar } from '../../src/fleet/bundle/tar.ts';
+import {
+  type BundleFile,
+  readTar,
+  tarSize,
+  writeTar,
+} from '../../src/features/fleet/bundle/tar.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { runs } from '../helpers/runs.ts';
 

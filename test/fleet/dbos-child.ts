@@ -1,8 +1,8 @@
 // A worker of the fleet in another process: the runs of its legs are up to the process that started it.
 import process from 'node:process';
-import { systemClock } from '../../src/app/system.ts';
-import { DbosQueue } from '../../src/fleet/dbos/queue.ts';
-import type { Worker, WorkOptions } from '../../src/fleet/port.ts';
+import { DbosQueue } from '../../src/features/fleet/dbos/queue.ts';
+import { systemClock } from '../../src/kernel/app/system.ts';
+import type { Worker, WorkOptions } from '../../src/kernel/storage/fleet-queue.ts';
 
 export type ToChild =
   | { readonly type: 'work'; readonly url: string; readonly options: WorkOptions }

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { inspectServer } from '../../src/storage/postgres/server-report.ts';
+import { inspectServer } from '../../src/features/fleet/postgres/server-report.ts';
 import { type PostgresServer, startPostgres } from '../helpers/postgres.ts';
 import type { Workspace } from '../helpers/workspace.ts';
 import { fleetLab } from './lab.ts';

@@ -6,7 +6,7 @@ import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from 'pg';
 import { expect, onTestFinished } from 'vitest';
-import { readToken, tokenText } from '../../src/fleet/token.ts';
+import { readToken, tokenText } from '../../src/features/fleet/token.ts';
 import type { PostgresServer } from '../helpers/postgres.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { expect, it } from 'vitest';
-import { machineClock } from '../../src/app/system.ts';
-import { LegLease } from '../../src/fleet/leg-control.ts';
+import { LegLease } from '../../src/features/fleet/leg-control.ts';
+import { machineClock } from '../../src/kernel/app/system.ts';
 
 it('a leg that was stopped gains no time from beats that it reads late', () => {
   const clock = { at: 0, monotonic: () => clock.at };

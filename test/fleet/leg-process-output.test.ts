@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
 import { expect, it, onTestFinished } from 'vitest';
-import { LegProcesses } from '../../src/app/fleet/leg-processes.ts';
-import type { LegOrder } from '../../src/fleet/leg-control.ts';
+import type { LegOrder } from '../../src/features/fleet/leg-control.ts';
+import { LegProcesses } from '../../src/features/fleet/leg-processes.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
 /** A program that prints what is no reply, answers each order, and ends after the second. */

@@ -1,5 +1,3 @@
-import { type Clock, isoTime } from '../../src/core/clock.ts';
-import { RyeError } from '../../src/core/errors.ts';
 import {
   checkLimits,
   checkQueueName,
@@ -8,8 +6,10 @@ import {
   legOfFiring,
   rowOfLeg,
   timeOf,
-} from '../../src/fleet/leg.ts';
-import { type LegEnd, LegRunner } from '../../src/fleet/leg-runner.ts';
+} from '../../src/features/fleet/leg-row.ts';
+import { type LegEnd, LegRunner } from '../../src/features/fleet/leg-runner.ts';
+import { type Clock, isoTime } from '../../src/kernel/core/clock.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
 import type {
   FleetQueue,
   LegSpec,
@@ -20,8 +20,8 @@ import type {
   ScheduleState,
   Worker,
   WorkOptions,
-} from '../../src/fleet/port.ts';
-import type { Transaction } from '../../src/storage/sql-work.ts';
+} from '../../src/kernel/storage/fleet-queue.ts';
+import type { Transaction } from '../../src/kernel/storage/sql-work.ts';
 
 const NO_LIMITS: QueueLimits = { global: null, partition: null, rate: null };
 

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, it, onTestFinished } from 'vitest';
-import { LEASE_MS } from '../../src/app/fleet/worker.ts';
+import { LEASE_MS } from '../../src/features/fleet/worker.ts';
 import { type PostgresServer, startPostgres } from '../helpers/postgres.ts';
 import { openProxy } from '../helpers/tcp-proxy.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';

@@ -2,11 +2,11 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { systemClock } from '../../src/app/system.ts';
-import { DbosQueue } from '../../src/fleet/dbos/queue.ts';
-import type { LegSpec, RunLeg, WorkOptions } from '../../src/fleet/port.ts';
-import { PostgresDatabase } from '../../src/storage/postgres/database.ts';
-import { withClient } from '../../src/storage/sql-work.ts';
+import { DbosQueue } from '../../src/features/fleet/dbos/queue.ts';
+import { PostgresDatabase } from '../../src/features/fleet/postgres/database.ts';
+import { systemClock } from '../../src/kernel/app/system.ts';
+import type { LegSpec, RunLeg, WorkOptions } from '../../src/kernel/storage/fleet-queue.ts';
+import { withClient } from '../../src/kernel/storage/sql-work.ts';
 import {
   eventually,
   House,

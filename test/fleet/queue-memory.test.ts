@@ -1,4 +1,4 @@
-import { systemClock } from '../../src/app/system.ts';
+import { systemClock } from '../../src/kernel/app/system.ts';
 import { describeFleetQueue } from '../../testing/conformance/fleet-queue.ts';
 import { MemoryQueue } from './memory-queue.ts';
 

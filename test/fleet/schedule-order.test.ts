@@ -1,10 +1,10 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../src/core/json.ts';
-import type { PayloadVerifier } from '../../src/core/signing.ts';
-import { openOrder, signOrder } from '../../src/fleet/schedule-order.ts';
-import { readPrivateKey } from '../../src/trust/keys.ts';
-import { payloadSigner } from '../../src/trust/payloads.ts';
+import { openOrder, signOrder } from '../../src/features/fleet/schedule-order.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import type { PayloadVerifier } from '../../src/kernel/core/signing.ts';
+import { readPrivateKey } from '../../src/kernel/trust/keys.ts';
+import { payloadSigner } from '../../src/kernel/trust/payloads.ts';
 
 const now = '2026-11-24T05:00:00.000Z';
 const entry = { cron: '30 2 * * *', timezone: 'Europe/Berlin', directive: 'reports/weekly' };

@@ -1,7 +1,16 @@
 import { expect, it } from 'vitest';
-import { makePoolKey, openPool, poolStatement, readPoolKey } from '../../src/fleet/pool-key.ts';
-import { openSecrets, type SealedFor, sealSecrets } from '../../src/fleet/sealed-secrets.ts';
-import { generateKeyPair, type KeyLookup, readPrivateKey } from '../../src/trust/keys.ts';
+import {
+  makePoolKey,
+  openPool,
+  poolStatement,
+  readPoolKey,
+} from '../../src/features/fleet/pool-key.ts';
+import {
+  openSecrets,
+  type SealedFor,
+  sealSecrets,
+} from '../../src/features/fleet/sealed-secrets.ts';
+import { generateKeyPair, type KeyLookup, readPrivateKey } from '../../src/kernel/trust/keys.ts';
 
 const PEM = makePoolKey();
 const FOR: SealedFor = {

@@ -1,8 +1,8 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { makePoolKey, poolStatement, readPoolKey } from '../../src/fleet/pool-key.ts';
-import { generateKeyPair, readPrivateKey } from '../../src/trust/keys.ts';
+import { makePoolKey, poolStatement, readPoolKey } from '../../src/features/fleet/pool-key.ts';
+import { generateKeyPair, readPrivateKey } from '../../src/kernel/trust/keys.ts';
 import { type PostgresServer, startPostgres } from '../helpers/postgres.ts';
 import type { Workspace } from '../helpers/workspace.ts';
 import { type FleetLab, fleetLab, type RunningWorker } from './lab.ts';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { assertCommitId, parseSourceUrl, sourceRef } from '../../src/fleet/source-url.ts';
+import { assertCommitId, parseSourceUrl, sourceRef } from '../../src/features/fleet/source-url.ts';
 
 it.each([
   ['https://git.example/o/r.git', 'https', 'https://git.example/o/r.git'],

@@ -11,10 +11,10 @@ import {
 import path from 'node:path';
 import type { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { threadPorts } from '../../src/app/thread-env.ts';
-import { threadFiles } from '../../src/app/thread-files.ts';
-import { Workspace } from '../../src/app/workspace.ts';
-import { ownerOf } from '../../src/storage/owners.ts';
+import { threadPorts } from '../../src/kernel/app/thread-env.ts';
+import { threadFiles } from '../../src/kernel/app/thread-files.ts';
+import { Workspace } from '../../src/kernel/app/workspace.ts';
+import { ownerOf } from '../../src/kernel/storage/owners.ts';
 import { threadParams } from '../../testing/conformance/fixtures.ts';
 import { type PostgresServer, startPostgres } from '../helpers/postgres.ts';
 import type { Workspace as Machine } from '../helpers/workspace.ts';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { WorkerLease } from '../../src/fleet/worker-lease.ts';
+import { WorkerLease } from '../../src/features/fleet/worker-lease.ts';
 
 /** A lease of ten seconds whose database answers after `answerMs`. */
 function leaseOf(answerMs: number) {

@@ -1,12 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { WorkerLease } from '../../src/fleet/worker-lease.ts';
-import { BEAT_MS, WorkerReaper } from '../../src/fleet/worker-reaper.ts';
-import { openPostgresStore, openWorkerLeases } from '../../src/storage/open-postgres.ts';
-import { ownerOf, processOwners } from '../../src/storage/owners.ts';
-import { SqliteSearchIndex } from '../../src/storage/sqlite/search-index.ts';
-import type { Store } from '../../src/storage/store.ts';
-import type { Leases } from '../../src/storage/worker-leases.ts';
+import {
+  openPostgresStore,
+  openWorkerLeases,
+} from '../../src/features/fleet/postgres/open-postgres.ts';
+import { WorkerLease } from '../../src/features/fleet/worker-lease.ts';
+import { BEAT_MS, WorkerReaper } from '../../src/features/fleet/worker-reaper.ts';
+import { ownerOf, processOwners } from '../../src/kernel/storage/owners.ts';
+import { SqliteSearchIndex } from '../../src/kernel/storage/sqlite/search-index.ts';
+import type { Store } from '../../src/kernel/storage/store.ts';
+import type { Leases } from '../../src/kernel/storage/worker-leases.ts';
 import {
   COST,
   countingIds,

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { isCertified, plainLabels, workerProof } from '../../src/app/fleet/worker-proof.ts';
-import { certificateText, parseCertificate } from '../../src/trust/certificates.ts';
-import { generateKeyPair, type KeyStatus, readPrivateKey } from '../../src/trust/keys.ts';
+import { isCertified, plainLabels, workerProof } from '../../src/features/fleet/worker-proof.ts';
+import { certificateText, parseCertificate } from '../../src/kernel/trust/certificates.ts';
+import { generateKeyPair, type KeyStatus, readPrivateKey } from '../../src/kernel/trust/keys.ts';
 
 const NOW = Date.UTC(2026, 0, 2);
 const DAY = 86_400_000;

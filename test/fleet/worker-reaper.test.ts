@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { BEAT_MS, WorkerReaper } from '../../src/fleet/worker-reaper.ts';
-import type { WorkerRow } from '../../src/storage/worker-leases.ts';
+import { BEAT_MS, WorkerReaper } from '../../src/features/fleet/worker-reaper.ts';
+import type { WorkerRow } from '../../src/kernel/storage/worker-leases.ts';
 
 const SILENT: WorkerRow = {
   worker_id: 'w',

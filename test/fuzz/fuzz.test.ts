@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { RyeError } from '../../src/core/errors.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
 import { type Lab, openLab } from '../attacks/lab.ts';
 import { mutate, randomFrom } from './mutate.ts';
 import { type FuzzTarget, TARGETS } from './targets.ts';

@@ -1,15 +1,20 @@
-import { capabilityProblem } from '../../src/core/capability.ts';
-import { isJsonObject, parseJson } from '../../src/core/json.ts';
-import { parseDirective } from '../../src/items/directive.ts';
-import { OPAQUE_ELEMENTS } from '../../src/items/directive-ast.ts';
-import { splitFrontmatter } from '../../src/items/metadata.ts';
-import { parseXml } from '../../src/items/xml.ts';
-import { covers, includes, meet, parseCapability } from '../../src/policy/capability.ts';
-import { evaluate, parseCondition } from '../../src/policy/condition.ts';
-import { canonicalJson } from '../../src/trust/canonical-json.ts';
-import { generateKeyPair, readPrivateKey } from '../../src/trust/keys.ts';
-import { checkDocument, checkText, signDocument, signText } from '../../src/trust/signature.ts';
-import { splitText } from '../../src/trust/signature-line.ts';
+import { capabilityProblem } from '../../src/kernel/core/capability.ts';
+import { isJsonObject, parseJson } from '../../src/kernel/core/json.ts';
+import { parseDirective } from '../../src/kernel/items/directive.ts';
+import { OPAQUE_ELEMENTS } from '../../src/kernel/items/directive-ast.ts';
+import { splitFrontmatter } from '../../src/kernel/items/metadata.ts';
+import { parseXml } from '../../src/kernel/items/xml.ts';
+import { covers, includes, meet, parseCapability } from '../../src/kernel/policy/capability.ts';
+import { evaluate, parseCondition } from '../../src/kernel/policy/condition.ts';
+import { canonicalJson } from '../../src/kernel/trust/canonical-json.ts';
+import { generateKeyPair, readPrivateKey } from '../../src/kernel/trust/keys.ts';
+import {
+  checkDocument,
+  checkText,
+  signDocument,
+  signText,
+} from '../../src/kernel/trust/signature.ts';
+import { splitText } from '../../src/kernel/trust/signature-line.ts';
 import { directive } from '../attacks/lab.ts';
 
 /** A thing to throw texts at: it returns why what it accepted is wrong, undefined when all is well. */

@@ -1,6 +1,6 @@
-import type { OpenRyeOptions, Rye } from '../../src/app/api/rye.ts';
-import type { Delivery, Io } from '../../src/cli/io.ts';
-import { RyeError } from '../../src/core/errors.ts';
+import type { Delivery, Io } from '../../src/faces/ui/io.ts';
+import type { OpenRyeOptions, Rye } from '../../src/kernel/app/api/rye.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
 
 export interface FakeIoOptions {
   readonly stdoutIsTty?: boolean;

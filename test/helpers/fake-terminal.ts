@@ -1,9 +1,9 @@
 import { expect } from 'vitest';
-import { openRye } from '../../src/app/open-rye.ts';
-import type { Io } from '../../src/cli/io.ts';
-import type { Key, KeyHandlers } from '../../src/cli/keyboard.ts';
-import { main } from '../../src/cli/main.ts';
-import { graphemesOf } from '../../src/cli/terminal-text.ts';
+import { main } from '../../src/faces/cli/main.ts';
+import type { Io } from '../../src/faces/ui/io.ts';
+import type { Key, KeyHandlers } from '../../src/faces/ui/keyboard.ts';
+import { graphemesOf } from '../../src/faces/ui/terminal-text.ts';
+import { openRye } from '../../src/kernel/app/open-rye.ts';
 import { createFakeIo } from './fake-io.ts';
 import { screenOf } from './screen.ts';
 

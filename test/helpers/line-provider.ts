@@ -1,9 +1,9 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { JsonObject } from '../../src/core/json.ts';
-import type { AssistantBlock } from '../../src/core/message.ts';
-import { NO_USAGE } from '../../src/core/usage.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import type { AssistantBlock } from '../../src/kernel/core/message.ts';
+import { NO_USAGE } from '../../src/kernel/core/usage.ts';
 import {
   type ModelEvent,
   type ModelRequest,
@@ -11,7 +11,7 @@ import {
   type ProviderKind,
   type ProviderSetup,
   REMOTE_MODEL,
-} from '../../src/providers/provider.ts';
+} from '../../src/kernel/providers/provider.ts';
 
 /** One line of an answer on the made-up wire. */
 export type AnswerLine =

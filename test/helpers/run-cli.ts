@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { cpSync, existsSync, realpathSync, renameSync } from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { main } from '../../src/cli/main.ts';
-import { openRye, openThreadList } from '../../src/cli/process-io.ts';
+import { main } from '../../src/faces/cli/main.ts';
+import { openRye, openThreadList } from '../../src/faces/cli/process-io.ts';
 import { createFakeIo } from './fake-io.ts';
 import { oncePerRun } from './once-per-run.ts';
 

@@ -1,5 +1,5 @@
-import { closeSandbox } from '../../src/tools/proxied-sandbox.ts';
-import { sandboxState } from '../../src/tools/sandbox.ts';
+import { closeSandbox } from '../../src/kernel/tools/proxied-sandbox.ts';
+import { sandboxState } from '../../src/kernel/tools/sandbox.ts';
 
 /** True if this machine can confine commands. */
 export async function sandboxWorks(allowDomains: readonly string[] = []): Promise<boolean> {

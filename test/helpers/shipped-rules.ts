@@ -1,9 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { parse } from 'yaml';
-import { shippedKinds } from '../../src/app/models.ts';
-import type { JsonObject } from '../../src/core/json.ts';
-import { parseCatalog } from '../../src/providers/catalog.ts';
-import { type WireRules, wireRules } from '../../src/providers/wire-rules.ts';
+import { shippedKinds } from '../../src/kernel/app/models.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { parseCatalog } from '../../src/kernel/providers/catalog.ts';
+import { type WireRules, wireRules } from '../../src/kernel/providers/wire-rules.ts';
 
 const FOLDER = new URL('../../.ai/config/agent/providers/', import.meta.url);
 

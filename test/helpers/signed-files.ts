@@ -1,5 +1,5 @@
-import { type SigningKey, sha256Hex } from '../../src/trust/keys.ts';
-import type { SignedSubject } from '../../src/trust/signature-line.ts';
+import { type SigningKey, sha256Hex } from '../../src/kernel/trust/keys.ts';
+import type { SignedSubject } from '../../src/kernel/trust/signature-line.ts';
 
 const KINDS: Readonly<Record<string, string>> = {
   directives: 'directive',

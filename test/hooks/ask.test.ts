@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { parseHooks } from '../../src/hooks/declaration.ts';
+import { parseHooks } from '../../src/kernel/hooks/declaration.ts';
 
 it.each([
   ['tool_gate', undefined],

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { DEFAULT_PROJECT_BOUND, grantFile, mayRun } from '../../src/hooks/sources.ts';
+import { DEFAULT_PROJECT_BOUND, grantFile, mayRun } from '../../src/kernel/hooks/sources.ts';
 import { hooksFrom } from './helpers.ts';
 
 const fetches = (id: string, rest: object = {}) => ({

@@ -1,16 +1,16 @@
 import { readFileSync } from 'node:fs';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { describe, expect, expectTypeOf, it } from 'vitest';
-import { HOOK_EVENTS } from '../../src/core/hook.ts';
-import type { JsonObject } from '../../src/core/json.ts';
-import { NO_COST } from '../../src/core/usage.ts';
+import { HOOK_EVENTS } from '../../src/kernel/core/hook.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { NO_COST } from '../../src/kernel/core/usage.ts';
 import {
   contextPathProblem,
   dispatchKind,
   type HookContexts,
   hookSchema,
   isHookEvent,
-} from '../../src/hooks/contexts.ts';
+} from '../../src/kernel/hooks/contexts.ts';
 
 describe('hookSchema', () => {
   it.each(HOOK_EVENTS)('of %s is a JSON Schema', (event) => {

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import type { HookAction, HookLayer } from '../../src/core/hook.ts';
-import { parseHooks, readHooks } from '../../src/hooks/declaration.ts';
+import type { HookAction, HookLayer } from '../../src/kernel/core/hook.ts';
+import { parseHooks, readHooks } from '../../src/kernel/hooks/declaration.ts';
 import { hooksFrom } from './helpers.ts';
 
 const INSTRUCTION = { primary: 'fetch', item_type: 'knowledge', item_id: 'a/b' };

@@ -1,8 +1,8 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { RyeError } from '../../src/core/errors.ts';
-import type { JsonObject } from '../../src/core/json.ts';
-import { NO_COST } from '../../src/core/usage.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { NO_COST } from '../../src/kernel/core/usage.ts';
 import {
   dispatchBeforeCompact,
   dispatchContext,
@@ -10,9 +10,9 @@ import {
   dispatchObserving,
   dispatchRouting,
   joinContents,
-} from '../../src/hooks/dispatch.ts';
-import type { DispatchOptions, Fired, RunAction } from '../../src/hooks/run-hook.ts';
-import { mergeLayers } from '../../src/hooks/sources.ts';
+} from '../../src/kernel/hooks/dispatch.ts';
+import type { DispatchOptions, Fired, RunAction } from '../../src/kernel/hooks/run-hook.ts';
+import { mergeLayers } from '../../src/kernel/hooks/sources.ts';
 import { runs } from '../helpers/runs.ts';
 import { hooksFrom, manualClock } from './helpers.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { explainHooks } from '../../src/hooks/explain.ts';
-import { mergeLayers } from '../../src/hooks/sources.ts';
+import { explainHooks } from '../../src/kernel/hooks/explain.ts';
+import { mergeLayers } from '../../src/kernel/hooks/sources.ts';
 import { hooksFrom } from './helpers.ts';
 
 describe('explainHooks', () => {

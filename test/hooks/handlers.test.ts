@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { LogEvent } from '../../src/core/events.ts';
-import { composeHandlers, type HandlerMap, observe } from '../../src/hooks/handlers.ts';
+import type { LogEvent } from '../../src/kernel/core/events.ts';
+import { composeHandlers, type HandlerMap, observe } from '../../src/kernel/hooks/handlers.ts';
 
 const NOTE = { event_type: 'note', payload: { text: 'x' } } as LogEvent;
 

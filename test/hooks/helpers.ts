@@ -1,6 +1,6 @@
-import type { Clock } from '../../src/core/clock.ts';
-import type { HookDeclaration } from '../../src/core/hook.ts';
-import { parseHooks } from '../../src/hooks/declaration.ts';
+import type { Clock } from '../../src/kernel/core/clock.ts';
+import type { HookDeclaration } from '../../src/kernel/core/hook.ts';
+import { parseHooks } from '../../src/kernel/hooks/declaration.ts';
 
 /** Hooks from their written form; `origin` counts lines from 1. */
 export function hooksFrom(

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { mergeLayers } from '../../src/hooks/sources.ts';
+import { mergeLayers } from '../../src/kernel/hooks/sources.ts';
 import { hooksFrom } from './helpers.ts';
 
 const hook = (id: string, description = '') => ({

@@ -2,7 +2,7 @@ import { readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { JsonValue } from '../../src/core/json.ts';
+import type { JsonValue } from '../../src/kernel/core/json.ts';
 import {
   type ConfigOverride,
   configNodeOf,
@@ -10,10 +10,10 @@ import {
   isPowerFile,
   mergeConfig,
   overridePath,
-} from '../../src/items/config.ts';
-import { type Config, loadTrustPolicy, openConfig } from '../../src/items/config-fs.ts';
-import { parseRiskTable } from '../../src/policy/risk.ts';
-import { STRICT_POLICY, type TrustPolicy } from '../../src/trust/policy.ts';
+} from '../../src/kernel/items/config.ts';
+import { type Config, loadTrustPolicy, openConfig } from '../../src/kernel/items/config-fs.ts';
+import { parseRiskTable } from '../../src/kernel/policy/risk.ts';
+import { STRICT_POLICY, type TrustPolicy } from '../../src/kernel/trust/policy.ts';
 import { makeSpaces, type SpaceFixture } from './space-fixture.ts';
 
 let at: SpaceFixture;

@@ -1,5 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
-import { parseDirective, readDirective } from '../../src/items/directive.ts';
+import { parseDirective, readDirective } from '../../src/kernel/items/directive.ts';
 import { directiveFile, errorOf, where, withMetadata } from './helpers.ts';
 
 const PATH = '.ai/directives/demo.md';

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { RyeError } from '../../src/core/errors.ts';
-import { parseDistinctHooks } from '../../src/hooks/declaration.ts';
-import { parseDirective } from '../../src/items/directive.ts';
-import type { LoadedDirective } from '../../src/items/extends.ts';
-import { composeChain, walkChain } from '../../src/items/extends.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
+import { parseDistinctHooks } from '../../src/kernel/hooks/declaration.ts';
+import { parseDirective } from '../../src/kernel/items/directive.ts';
+import type { LoadedDirective } from '../../src/kernel/items/extends.ts';
+import { composeChain, walkChain } from '../../src/kernel/items/extends.ts';
 import { directiveFile, rejectionOf } from './helpers.ts';
 
 function loaded(id: string, metadata: string, rest = '', body = ''): LoadedDirective {

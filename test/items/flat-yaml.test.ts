@@ -10,9 +10,9 @@ import {
 } from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { readConfigText } from '../../src/items/config-yaml.ts';
-import { readFlatConfig } from '../../src/items/flat-config.ts';
-import { parseFlatYaml } from '../../src/items/flat-yaml.ts';
+import { readConfigText } from '../../src/kernel/items/config-yaml.ts';
+import { readFlatConfig } from '../../src/kernel/items/flat-config.ts';
+import { parseFlatYaml } from '../../src/kernel/items/flat-yaml.ts';
 import { runs } from '../helpers/runs.ts';
 
 const HEAD = [

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, renameSync, rmSync, utimesSync, writeFileSync }
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { scanFolders } from '../../src/items/search-fs.ts';
+import { scanFolders } from '../../src/features/search/scan-fs.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
 const LATER = Date.now() + 60_000;

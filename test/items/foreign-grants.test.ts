@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { validateItem } from '../../src/items/validate.ts';
+import { validateItem } from '../../src/kernel/items/validate.ts';
 
 const problems = async (permissions: string) =>
   await validateItem({

@@ -1,4 +1,4 @@
-import { RyeError } from '../../src/core/errors.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
 
 /** A directive file: `inner` is the content of `<directive>` and starts on line 2; the body follows the fence. */
 export function directiveFile(inner: string, body = 'Do it.', attributes = ''): string {

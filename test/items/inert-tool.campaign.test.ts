@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { readToolMetadata } from '../../src/items/tool-metadata-fs.ts';
+import { readToolMetadata } from '../../src/kernel/items/tool-metadata-fs.ts';
 
 const HEAD = '__version__ = "1.0.0"\n__tool_description__ = "d"\n';
 const HEADER = '# rye:tool\n# version: 1.0.0\n# description: d\n# /rye:tool\n';

@@ -1,8 +1,8 @@
 import * as fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
-import type { ValueType } from '../../src/core/plan.ts';
-import type { InputDeclaration } from '../../src/items/directive-ast.ts';
-import { resolveInputs } from '../../src/items/inputs.ts';
+import type { ValueType } from '../../src/kernel/core/plan.ts';
+import type { InputDeclaration } from '../../src/kernel/items/directive-ast.ts';
+import { resolveInputs } from '../../src/kernel/items/inputs.ts';
 import { errorOf } from './helpers.ts';
 
 function input(

@@ -6,7 +6,7 @@ import {
   interpolateText,
   processValues,
   referredInputs,
-} from '../../src/items/prompt.ts';
+} from '../../src/kernel/items/prompt.ts';
 
 const scope: InterpolationScope = {
   inputs: {

@@ -1,5 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
-import { parseKnowledge } from '../../src/items/knowledge.ts';
+import { parseKnowledge } from '../../src/kernel/items/knowledge.ts';
 import { errorOf, where } from './helpers.ts';
 
 const SIGNED = '<!-- rye:signed:2026-01-01T00:00:00Z:00:00:00 -->\n';

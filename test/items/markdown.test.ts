@@ -1,7 +1,7 @@
 import { array, assert, constantFrom, property } from 'fast-check';
 import MarkdownIt from 'markdown-it';
 import { expect, it } from 'vitest';
-import { type Fence, findFence } from '../../src/items/markdown.ts';
+import { type Fence, findFence } from '../../src/kernel/items/markdown.ts';
 import { runs } from '../helpers/runs.ts';
 
 const markdown = new MarkdownIt('commonmark');

@@ -2,8 +2,8 @@ import { mkdirSync, mkdtempSync, realpathSync, symlinkSync, writeFileSync } from
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { readNeighborRule } from '../../src/items/neighbor-rule.ts';
-import { readNeighborRules } from '../../src/items/neighbor-rules-fs.ts';
+import { readNeighborRule } from '../../src/kernel/items/neighbor-rule.ts';
+import { readNeighborRules } from '../../src/kernel/items/neighbor-rules-fs.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { reply, startWireServer } from '../helpers/wire-server.ts';
 import { workspace } from '../helpers/workspace.ts';

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import type { RyeError } from '../../src/core/errors.ts';
-import { parseDirective } from '../../src/items/directive.ts';
-import { parseSchema } from '../../src/items/output-schema.ts';
+import type { RyeError } from '../../src/kernel/core/errors.ts';
+import { parseDirective } from '../../src/kernel/items/directive.ts';
+import { parseSchema } from '../../src/kernel/items/output-schema.ts';
 
 function parse(output: string) {
   const xml = `<directive name="a" version="1.0.0">\n<metadata><description>d</description><category></category><author>x</author></metadata>\n<outputs>\n${output}\n</outputs>\n</directive>`;

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { RyeError } from '../../src/core/errors.ts';
-import { parseDirective } from '../../src/items/directive.ts';
-import { parseConditionText } from '../../src/items/process-blocks.ts';
-import { evaluate, parseCondition } from '../../src/policy/condition.ts';
+import type { RyeError } from '../../src/kernel/core/errors.ts';
+import { parseDirective } from '../../src/kernel/items/directive.ts';
+import { parseConditionText } from '../../src/kernel/items/process-blocks.ts';
+import { evaluate, parseCondition } from '../../src/kernel/policy/condition.ts';
 
 const STEP = '<step name="s"><execute item_type="tool" item_id="a/b"/></step>';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseDirective } from '../../src/items/directive.ts';
+import { parseDirective } from '../../src/kernel/items/directive.ts';
 import { directiveFile, errorOf } from './helpers.ts';
 
 const STEP = (name: string, text = 'x') =>

@@ -1,6 +1,6 @@
 import { describe, expect, it, test } from 'vitest';
-import { parseDirective } from '../../src/items/directive.ts';
-import { findCalls } from '../../src/items/markdown.ts';
+import { parseDirective } from '../../src/kernel/items/directive.ts';
+import { findCalls } from '../../src/kernel/items/markdown.ts';
 import { directiveFile, errorOf } from './helpers.ts';
 
 function parse(inner: string, body = '') {

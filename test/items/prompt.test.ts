@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { renderPrompt } from '../../src/items/prompt.ts';
+import { renderPrompt } from '../../src/kernel/items/prompt.ts';
 
 const parts = {
   name: 'greet',

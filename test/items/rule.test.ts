@@ -1,5 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
-import { parseRule } from '../../src/items/rule.ts';
+import { parseRule } from '../../src/kernel/items/rule.ts';
 import { errorOf, where } from './helpers.ts';
 
 function parse(frontmatter: string, body = 'Use unknown.') {

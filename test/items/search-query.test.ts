@@ -1,8 +1,8 @@
 import * as fc from 'fast-check';
 import { describe, expect, it, onTestFinished, test } from 'vitest';
-import { RyeError } from '../../src/core/errors.ts';
-import type { SearchNode } from '../../src/core/search.ts';
-import { parseQuery, parseTime } from '../../src/items/search-query.ts';
+import { parseQuery, parseTime } from '../../src/features/search/query.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
+import type { SearchNode } from '../../src/kernel/core/search.ts';
 import { errorOf } from './helpers.ts';
 
 const NOW = Date.parse('2026-03-10T15:30:00Z');

@@ -3,15 +3,15 @@ import { mkdtemp, rm, unlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, test } from 'vitest';
-import type { ItemType } from '../../src/core/ids.ts';
-import type { FileFingerprint, SearchDocument } from '../../src/core/search.ts';
 import {
   readHead,
   type ScannedItem,
   type ScanResult,
   scanItems,
   toSearchDocument,
-} from '../../src/items/search-fs.ts';
+} from '../../src/features/search/scan-fs.ts';
+import type { ItemType } from '../../src/kernel/core/ids.ts';
+import type { FileFingerprint, SearchDocument } from '../../src/kernel/core/search.ts';
 
 const FINGERPRINT: FileFingerprint = { size: 1, mtime_ms: Date.parse('2026-01-01T00:00:00Z') };
 

@@ -6,9 +6,9 @@ import {
   type SignRequest,
   signItems,
   verifyItems,
-} from '../../src/items/signing-fs.ts';
-import { openItems, type VerifiedItems } from '../../src/items/verified-fs.ts';
-import { STRICT_POLICY, type TrustPolicy } from '../../src/trust/policy.ts';
+} from '../../src/kernel/items/signing-fs.ts';
+import { openItems, type VerifiedItems } from '../../src/kernel/items/verified-fs.ts';
+import { STRICT_POLICY, type TrustPolicy } from '../../src/kernel/trust/policy.ts';
 import { testKey } from '../trust/keys.ts';
 import { compileGlob, makeSpaces, NOW, type SpaceFixture } from './space-fixture.ts';
 

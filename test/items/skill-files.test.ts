@@ -1,9 +1,9 @@
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { signItems, verifyItems } from '../../src/items/signing-fs.ts';
-import { openItems } from '../../src/items/verified-fs.ts';
-import { STRICT_POLICY } from '../../src/trust/policy.ts';
+import { signItems, verifyItems } from '../../src/kernel/items/signing-fs.ts';
+import { openItems } from '../../src/kernel/items/verified-fs.ts';
+import { STRICT_POLICY } from '../../src/kernel/trust/policy.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { compileGlob, makeSpaces, NOW, type SpaceFixture } from './space-fixture.ts';
 

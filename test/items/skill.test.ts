@@ -1,5 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
-import { loadSkill, parseSkill, readSkill } from '../../src/items/skill.ts';
+import { loadSkill, parseSkill, readSkill } from '../../src/kernel/items/skill.ts';
 import { errorOf } from './helpers.ts';
 
 const PATH = '.ai/skills/pdf-forms/SKILL.md';

@@ -1,7 +1,7 @@
 import { describe, expect, it, test } from 'vitest';
-import { type SearchNode, SNIPPET_CLOSE, SNIPPET_OPEN } from '../../src/core/search.ts';
-import { parseQuery } from '../../src/items/search-query.ts';
-import { contextOf, snippetOf, wordsOf } from '../../src/items/snippet.ts';
+import { parseQuery } from '../../src/features/search/query.ts';
+import { contextOf, snippetOf, wordsOf } from '../../src/features/search/snippet.ts';
+import { type SearchNode, SNIPPET_CLOSE, SNIPPET_OPEN } from '../../src/kernel/core/search.ts';
 
 function node(query: string): SearchNode | undefined {
   return parseQuery(query, 0).text;

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { linkSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { itemNotFound, openSpaces } from '../../src/items/spaces-fs.ts';
+import { itemNotFound, openSpaces } from '../../src/kernel/items/spaces-fs.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { makeSpaces, type SpaceFixture } from './space-fixture.ts';
 

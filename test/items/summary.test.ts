@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import type { ItemType } from '../../src/core/ids.ts';
-import { summarize } from '../../src/items/metadata.ts';
+import type { ItemType } from '../../src/kernel/core/ids.ts';
+import { summarize } from '../../src/kernel/items/metadata.ts';
 
 test.each<[ItemType, string, string, string]>([
   [

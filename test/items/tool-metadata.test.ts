@@ -3,8 +3,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, test } from 'vitest';
-import { toolKind } from '../../src/items/tool-metadata.ts';
-import { readToolMetadata } from '../../src/items/tool-metadata-fs.ts';
+import { toolKind } from '../../src/kernel/items/tool-metadata.ts';
+import { readToolMetadata } from '../../src/kernel/items/tool-metadata-fs.ts';
 import { rejectionOf, where } from './helpers.ts';
 
 const SCHEMA = { type: 'object', properties: { path: { type: 'string' } }, required: ['path'] };

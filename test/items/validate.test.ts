@@ -1,7 +1,7 @@
 import { describe, expect, it, test } from 'vitest';
-import type { ItemType } from '../../src/core/ids.ts';
-import { formatProblem } from '../../src/items/source.ts';
-import { validateItem } from '../../src/items/validate.ts';
+import type { ItemType } from '../../src/kernel/core/ids.ts';
+import { formatProblem } from '../../src/kernel/items/source.ts';
+import { validateItem } from '../../src/kernel/items/validate.ts';
 
 async function validate(
   type: ItemType,

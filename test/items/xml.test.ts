@@ -1,8 +1,8 @@
 import * as fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
-import { RyeError } from '../../src/core/errors.ts';
-import { escapeXml } from '../../src/core/text.ts';
-import type { XmlElement } from '../../src/items/xml.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
+import { escapeXml } from '../../src/kernel/core/text.ts';
+import type { XmlElement } from '../../src/kernel/items/xml.ts';
 import {
   childElements,
   elementToJson,
@@ -10,7 +10,7 @@ import {
   parseXml,
   textOf,
   typedValue,
-} from '../../src/items/xml.ts';
+} from '../../src/kernel/items/xml.ts';
 import { errorOf, where } from './helpers.ts';
 
 const OPAQUE = new Set(['raw', 'template', 'example']);

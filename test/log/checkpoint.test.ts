@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { isCheckpointPayload } from '../../src/log/checkpoint.ts';
+import { isCheckpointPayload } from '../../src/kernel/log/checkpoint.ts';
 
 const FACTS = { from: 0, to: 9, sha256: 'a', prev: 'b', key_id: 'c', signature: 'd' };
 const FIRST = { ...FACTS, seq: 3, timestamp: '2026-01-01T00:00:00.000Z' };

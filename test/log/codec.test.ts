@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { UnknownEvent } from '../../src/core/events.ts';
+import type { UnknownEvent } from '../../src/kernel/core/events.ts';
 import {
   decodeHeader,
   decodeLine,
@@ -8,7 +8,7 @@ import {
   encodeHeader,
   eventBytes,
   MAX_LINE_BYTES,
-} from '../../src/log/codec.ts';
+} from '../../src/kernel/log/codec.ts';
 import { delta, headerFor, place, userMessage } from './support.ts';
 
 const [first, second] = place([userMessage('one'), delta('two')]).map((event) =>

@@ -1,19 +1,19 @@
 import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { EventDraft, EventPayloads } from '../../src/core/events.ts';
-import type { JsonObject } from '../../src/core/json.ts';
-import { type Message, textOf, toolCallsOf } from '../../src/core/message.ts';
-import type { Usage } from '../../src/core/usage.ts';
+import type { EventDraft, EventPayloads } from '../../src/kernel/core/events.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { type Message, textOf, toolCallsOf } from '../../src/kernel/core/message.ts';
+import type { Usage } from '../../src/kernel/core/usage.ts';
 import {
   type CompactionPlan,
   type CompactionSizes,
   fittingSizes,
   planCompaction,
-} from '../../src/log/compaction.ts';
-import { foldContext } from '../../src/log/context.ts';
-import { filesAsDetails } from '../../src/log/summary-prompt.ts';
-import { buildTree, isKnown, pathTo } from '../../src/log/tree.ts';
+} from '../../src/kernel/log/compaction.ts';
+import { foldContext } from '../../src/kernel/log/context.ts';
+import { filesAsDetails } from '../../src/kernel/log/summary-prompt.ts';
+import { buildTree, isKnown, pathTo } from '../../src/kernel/log/tree.ts';
 import { place, userMessage } from './support.ts';
 
 const SIZES: CompactionSizes = { contextWindow: 1000, reserveTokens: 100, keepRecentTokens: 100 };

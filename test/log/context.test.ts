@@ -1,16 +1,16 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { EventDraft } from '../../src/core/events.ts';
+import type { EventDraft } from '../../src/kernel/core/events.ts';
 import {
   type AssistantMessage,
   type Message,
   type StopReason,
   textOf,
   toolCallsOf,
-} from '../../src/core/message.ts';
-import { NO_USAGE } from '../../src/core/usage.ts';
-import { foldContext, repairPairing, startedCallIds } from '../../src/log/context.ts';
-import { buildTree } from '../../src/log/tree.ts';
+} from '../../src/kernel/core/message.ts';
+import { NO_USAGE } from '../../src/kernel/core/usage.ts';
+import { foldContext, repairPairing, startedCallIds } from '../../src/kernel/log/context.ts';
+import { buildTree } from '../../src/kernel/log/tree.ts';
 import { place, userMessage } from './support.ts';
 
 function assistant(

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { advance, LOG_START, type LogCursor } from '../../src/log/cursor.ts';
+import { advance, LOG_START, type LogCursor } from '../../src/kernel/log/cursor.ts';
 import { delta, place, userMessage } from './support.ts';
 
 const EVENTS = place([

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { EntryIndex } from '../../src/log/tree.ts';
+import { EntryIndex } from '../../src/kernel/log/tree.ts';
 
 describe('the index of entries', () => {
   it('finds what a map finds, for any ids', () => {

@@ -1,11 +1,11 @@
 import { cpSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { systemClock, systemIds } from '../../src/app/system.ts';
-import { LOG_VERSION } from '../../src/log/codec.ts';
-import { foldContext, type SessionContext, startedCallIds } from '../../src/log/context.ts';
-import { buildTree } from '../../src/log/tree.ts';
-import { openStore } from '../../src/storage/open-store.ts';
+import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
+import { LOG_VERSION } from '../../src/kernel/log/codec.ts';
+import { foldContext, type SessionContext, startedCallIds } from '../../src/kernel/log/context.ts';
+import { buildTree } from '../../src/kernel/log/tree.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
 import { type Lab, openLab } from '../attacks/lab.ts';
 import { reply, type WireServer } from '../helpers/wire-server.ts';
 

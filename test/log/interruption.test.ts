@@ -1,7 +1,11 @@
 import { expect, it } from 'vitest';
-import type { EventDraft } from '../../src/core/events.ts';
-import { userText } from '../../src/core/message.ts';
-import { CONTINUE_DRAFT, interruptionDraft, isCutAfter } from '../../src/log/interruption.ts';
+import type { EventDraft } from '../../src/kernel/core/events.ts';
+import { userText } from '../../src/kernel/core/message.ts';
+import {
+  CONTINUE_DRAFT,
+  interruptionDraft,
+  isCutAfter,
+} from '../../src/kernel/log/interruption.ts';
 
 const injected = (display: boolean): EventDraft => ({
   event_type: 'custom_message',

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { eventsWith, linesWith } from '../../src/log/lines.ts';
+import { eventsWith, linesWith } from '../../src/kernel/log/lines.ts';
 
 /** The bytes in pieces of `size` through one buffer, as a store gives them. */
 async function* through(bytes: Buffer, size: number): AsyncGenerator<Buffer> {

@@ -1,16 +1,16 @@
 import { describe, expect, it } from 'vitest';
-import type { EventDraft } from '../../src/core/events.ts';
+import type { EventDraft } from '../../src/kernel/core/events.ts';
 import type {
   AssistantMessage,
   Message,
   ToolOutcome,
   ToolResultMessage,
-} from '../../src/core/message.ts';
-import { NO_USAGE } from '../../src/core/usage.ts';
-import { foldContext } from '../../src/log/context.ts';
-import { carryPath, carryTail, continuePath } from '../../src/log/continuation.ts';
-import { openCalls, settlementDrafts, unfinishedCalls } from '../../src/log/open-calls.ts';
-import { buildTree } from '../../src/log/tree.ts';
+} from '../../src/kernel/core/message.ts';
+import { NO_USAGE } from '../../src/kernel/core/usage.ts';
+import { foldContext } from '../../src/kernel/log/context.ts';
+import { carryPath, carryTail, continuePath } from '../../src/kernel/log/continuation.ts';
+import { openCalls, settlementDrafts, unfinishedCalls } from '../../src/kernel/log/open-calls.ts';
+import { buildTree } from '../../src/kernel/log/tree.ts';
 import { place, userMessage } from './support.ts';
 
 function asks(...calls: readonly string[]): EventDraft {

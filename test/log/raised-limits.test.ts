@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import type { EventDraft, LogEvent } from '../../src/core/events.ts';
-import { raisedLimits, runsOf } from '../../src/log/runs.ts';
-import { SHIPPED_LIMITS } from '../../src/policy/limits.ts';
+import type { EventDraft, LogEvent } from '../../src/kernel/core/events.ts';
+import { raisedLimits, runsOf } from '../../src/kernel/log/runs.ts';
+import { SHIPPED_LIMITS } from '../../src/kernel/policy/limits.ts';
 import { logOf } from '../loop/scripted.ts';
 
 const begun = { limits: { ...SHIPPED_LIMITS }, provider: 'p', model: 'm' };

@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
-import type { EventDraft } from '../../src/core/events.ts';
-import type { JsonObject } from '../../src/core/json.ts';
-import { resultEntries } from '../../src/log/context.ts';
-import { buildTree } from '../../src/log/tree.ts';
+import type { EventDraft } from '../../src/kernel/core/events.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { resultEntries } from '../../src/kernel/log/context.ts';
+import { buildTree } from '../../src/kernel/log/tree.ts';
 import { place, userMessage } from './support.ts';
 
 const result = (call_id: string, text: string, data?: JsonObject): EventDraft => ({

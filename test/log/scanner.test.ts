@@ -1,11 +1,11 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { RyeError } from '../../src/core/errors.ts';
-import { MAX_LINE_BYTES } from '../../src/log/codec.ts';
-import { findPosition } from '../../src/log/position.ts';
-import { eventsOf, measure, readLog } from '../../src/log/reader.ts';
-import { eachLine, LineScanner, type LineVisitor, scanNow } from '../../src/log/scanner.ts';
-import { LogVerifier } from '../../src/log/verifier.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
+import { MAX_LINE_BYTES } from '../../src/kernel/log/codec.ts';
+import { findPosition } from '../../src/kernel/log/position.ts';
+import { eventsOf, measure, readLog } from '../../src/kernel/log/reader.ts';
+import { eachLine, LineScanner, type LineVisitor, scanNow } from '../../src/kernel/log/scanner.ts';
+import { LogVerifier } from '../../src/kernel/log/verifier.ts';
 import { depth } from '../helpers/sample-of.ts';
 import { delta, signedLog, THREAD, testKey, userMessage } from './support.ts';
 

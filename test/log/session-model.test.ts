@@ -1,16 +1,16 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { EventDraft, LogEvent } from '../../src/core/events.ts';
-import { textOf } from '../../src/core/message.ts';
-import { decodeLine, encodeEvent } from '../../src/log/codec.ts';
-import { foldContext } from '../../src/log/context.ts';
+import type { EventDraft, LogEvent } from '../../src/kernel/core/events.ts';
+import { textOf } from '../../src/kernel/core/message.ts';
+import { decodeLine, encodeEvent } from '../../src/kernel/log/codec.ts';
+import { foldContext } from '../../src/kernel/log/context.ts';
 import {
   branchDrafts,
   branchWithSummaryDrafts,
   extractDrafts,
   labelDraft,
-} from '../../src/log/continuation.ts';
-import { buildTree, childrenOf, pathTo, type SessionTree } from '../../src/log/tree.ts';
+} from '../../src/kernel/log/continuation.ts';
+import { buildTree, childrenOf, pathTo, type SessionTree } from '../../src/kernel/log/tree.ts';
 import { delta, place, userMessage } from './support.ts';
 
 /** The operations of a person or a program on a session, with numbers that choose their targets. */

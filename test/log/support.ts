@@ -1,15 +1,15 @@
-import { isoTime } from '../../src/core/clock.ts';
-import type { EventDraft, LogEvent } from '../../src/core/events.ts';
-import type { PayloadSigner } from '../../src/core/signing.ts';
+import { isoTime } from '../../src/kernel/core/clock.ts';
+import type { EventDraft, LogEvent } from '../../src/kernel/core/events.ts';
+import type { PayloadSigner } from '../../src/kernel/core/signing.ts';
 import {
   type Checkpoint,
   type CheckpointStatement,
   chainStart,
   sha256Hex,
   signCheckpoint,
-} from '../../src/log/checkpoint.ts';
-import { encodeEvent, encodeHeader } from '../../src/log/codec.ts';
-import { LOG_START, placeEvent } from '../../src/log/cursor.ts';
+} from '../../src/kernel/log/checkpoint.ts';
+import { encodeEvent, encodeHeader } from '../../src/kernel/log/codec.ts';
+import { LOG_START, placeEvent } from '../../src/kernel/log/cursor.ts';
 import { headerFor, THREAD } from '../../testing/conformance/fixtures.ts';
 
 export {

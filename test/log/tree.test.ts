@@ -1,13 +1,13 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { EventDraft, LogEvent } from '../../src/core/events.ts';
-import { isFatalProblem } from '../../src/log/codec.ts';
+import type { EventDraft, LogEvent } from '../../src/kernel/core/events.ts';
+import { isFatalProblem } from '../../src/kernel/log/codec.ts';
 import {
   branchDrafts,
   branchWithSummaryDrafts,
   extractDrafts,
   labelDraft,
-} from '../../src/log/continuation.ts';
+} from '../../src/kernel/log/continuation.ts';
 import {
   buildTree,
   childrenOf,
@@ -15,7 +15,7 @@ import {
   entryByPrefix,
   pathTo,
   treeLines,
-} from '../../src/log/tree.ts';
+} from '../../src/kernel/log/tree.ts';
 import { delta, place, userMessage } from './support.ts';
 
 function leafTo(target_id: string | null): EventDraft {

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import type { LogEvent } from '../../src/core/events.ts';
-import { NO_COST, NO_USAGE } from '../../src/core/usage.ts';
-import { turnFacts } from '../../src/log/turn-facts.ts';
+import type { LogEvent } from '../../src/kernel/core/events.ts';
+import { NO_COST, NO_USAGE } from '../../src/kernel/core/usage.ts';
+import { turnFacts } from '../../src/kernel/log/turn-facts.ts';
 
 let seq = 0;
 function event(type: string, second: number, payload: object, id?: string): LogEvent {

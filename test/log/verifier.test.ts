@@ -1,10 +1,14 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { PayloadVerifier } from '../../src/core/signing.ts';
-import { sha256Hex, signCheckpoint } from '../../src/log/checkpoint.ts';
-import { encodeEvent } from '../../src/log/codec.ts';
-import { LineScanner, scanNow } from '../../src/log/scanner.ts';
-import { type LogExtent, type LogVerification, LogVerifier } from '../../src/log/verifier.ts';
+import type { PayloadVerifier } from '../../src/kernel/core/signing.ts';
+import { sha256Hex, signCheckpoint } from '../../src/kernel/log/checkpoint.ts';
+import { encodeEvent } from '../../src/kernel/log/codec.ts';
+import { LineScanner, scanNow } from '../../src/kernel/log/scanner.ts';
+import {
+  type LogExtent,
+  type LogVerification,
+  LogVerifier,
+} from '../../src/kernel/log/verifier.ts';
 import { depth } from '../helpers/sample-of.ts';
 import { delta, firstFormLog, signedLog, THREAD, testKey, userMessage } from './support.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
+import type { LogEvent, UnknownEvent } from '../../src/kernel/core/events.ts';
 import {
   decodeHeader,
   encodeHeader,
@@ -7,7 +7,7 @@ import {
   type LogStep,
   upgradeFrom,
   versionProblem,
-} from '../../src/log/codec.ts';
+} from '../../src/kernel/log/codec.ts';
 import { headerFor, place, userMessage } from './support.ts';
 
 const [EVENT] = place([userMessage('x')]) as [LogEvent];

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { NO_USAGE } from '../../src/core/usage.ts';
-import { AnswerStart } from '../../src/loop/answer.ts';
-import type { ModelEvent } from '../../src/providers/provider.ts';
+import { NO_USAGE } from '../../src/kernel/core/usage.ts';
+import { AnswerStart } from '../../src/kernel/loop/answer.ts';
+import type { ModelEvent } from '../../src/kernel/providers/provider.ts';
 
 const NOON_MS = Date.parse('2026-01-01T12:00:00.000Z');
 const START: ModelEvent = { type: 'start', model: 'm' };

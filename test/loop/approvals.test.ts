@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
-import type { EventDraft } from '../../src/core/events.ts';
-import type { JsonObject } from '../../src/core/json.ts';
-import type { ApprovalPort, ApprovalVerdict } from '../../src/loop/ports.ts';
-import { textOutput } from '../../src/tools/tool.ts';
+import type { EventDraft } from '../../src/kernel/core/events.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import type { ApprovalPort, ApprovalVerdict } from '../../src/kernel/loop/ports.ts';
+import { textOutput } from '../../src/kernel/tools/tool.ts';
 import { answers, play, resultText, type Script, toolOf, trace } from './scripted.ts';
 
 const draft = (text: string): EventDraft => ({ event_type: 'note', payload: { text } });

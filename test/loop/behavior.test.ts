@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseBehavior, thinkingOfRun, unknownBehavior } from '../../src/loop/behavior.ts';
+import { parseBehavior, thinkingOfRun, unknownBehavior } from '../../src/kernel/loop/behavior.ts';
 import { answers, play } from './scripted.ts';
 
 describe('behavior', () => {

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { textOutput } from '../../src/tools/tool.ts';
+import { textOutput } from '../../src/kernel/tools/tool.ts';
 import { runs } from '../helpers/runs.ts';
 import { answers, play, resultText, type ScriptedTool, toolOf } from './scripted.ts';
 

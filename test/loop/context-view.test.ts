@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { type Message, type ToolOutcome, userText } from '../../src/core/message.ts';
-import { NO_USAGE } from '../../src/core/usage.ts';
-import { ContextView, Conversation } from '../../src/loop/conversation.ts';
-import { Outbox } from '../../src/loop/outbox.ts';
-import type { LoopPorts } from '../../src/loop/ports.ts';
-import { textOutput } from '../../src/tools/tool.ts';
+import { type Message, type ToolOutcome, userText } from '../../src/kernel/core/message.ts';
+import { NO_USAGE } from '../../src/kernel/core/usage.ts';
+import { ContextView, Conversation } from '../../src/kernel/loop/conversation.ts';
+import { Outbox } from '../../src/kernel/loop/outbox.ts';
+import type { LoopPorts } from '../../src/kernel/loop/ports.ts';
+import { textOutput } from '../../src/kernel/tools/tool.ts';
 import { answers, MODEL, planOf, play, toolOf } from './scripted.ts';
 
 interface Turn {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { userText } from '../../src/core/message.ts';
-import type { OutputDeclaration } from '../../src/core/plan.ts';
-import { hiddenMessage } from '../../src/loop/conversation.ts';
-import { errorOutput } from '../../src/tools/tool.ts';
+import { userText } from '../../src/kernel/core/message.ts';
+import type { OutputDeclaration } from '../../src/kernel/core/plan.ts';
+import { hiddenMessage } from '../../src/kernel/loop/conversation.ts';
+import { errorOutput } from '../../src/kernel/tools/tool.ts';
 import { answers, planOf, play, resultText, toolOf, trace } from './scripted.ts';
 
 const output = (name: string, required = true): OutputDeclaration => ({

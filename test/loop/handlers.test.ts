@@ -1,8 +1,12 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Message, userText } from '../../src/core/message.ts';
-import { composeHandlers, type HandlerMap, type ResultContext } from '../../src/hooks/handlers.ts';
-import { errorOutput, type Tool, textOutput } from '../../src/tools/tool.ts';
+import { type Message, userText } from '../../src/kernel/core/message.ts';
+import {
+  composeHandlers,
+  type HandlerMap,
+  type ResultContext,
+} from '../../src/kernel/hooks/handlers.ts';
+import { errorOutput, type Tool, textOutput } from '../../src/kernel/tools/tool.ts';
 import { runs } from '../helpers/runs.ts';
 import {
   answers,

@@ -1,8 +1,8 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { expect, it } from 'vitest';
-import { HOOK_EVENTS } from '../../src/core/hook.ts';
-import { hookSchema } from '../../src/hooks/contexts.ts';
-import { errorOutput, textOutput } from '../../src/tools/tool.ts';
+import { HOOK_EVENTS } from '../../src/kernel/core/hook.ts';
+import { hookSchema } from '../../src/kernel/hooks/contexts.ts';
+import { errorOutput, textOutput } from '../../src/kernel/tools/tool.ts';
 import { answers, fails, MODEL, planOf, play, toolOf } from './scripted.ts';
 
 // Requirement: hooks-know-turn-and-call, canonical-and-wire-name

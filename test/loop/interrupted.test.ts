@@ -1,20 +1,25 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { EventDraft } from '../../src/core/events.ts';
-import { type Message, type ToolCallBlock, textOf, userText } from '../../src/core/message.ts';
-import { foldContext, startedCallIds } from '../../src/log/context.ts';
-import { CONTINUE_DRAFT, crashedAnswer } from '../../src/log/interruption.ts';
-import { buildTree } from '../../src/log/tree.ts';
-import { projectContext } from '../../src/loop/conversation.ts';
-import { runLoop } from '../../src/loop/loop.ts';
+import type { EventDraft } from '../../src/kernel/core/events.ts';
+import {
+  type Message,
+  type ToolCallBlock,
+  textOf,
+  userText,
+} from '../../src/kernel/core/message.ts';
+import { foldContext, startedCallIds } from '../../src/kernel/log/context.ts';
+import { CONTINUE_DRAFT, crashedAnswer } from '../../src/kernel/log/interruption.ts';
+import { buildTree } from '../../src/kernel/log/tree.ts';
+import { projectContext } from '../../src/kernel/loop/conversation.ts';
+import { runLoop } from '../../src/kernel/loop/loop.ts';
 import {
   buildRequest as anthropicRequest,
   traitsOfId,
-} from '../../src/providers/anthropic/request.ts';
-import { CAPABILITIES, type Dialect } from '../../src/providers/catalog.ts';
-import { DIALECT_TRAITS } from '../../src/providers/openai/dialect.ts';
-import { buildRequest as chatRequest } from '../../src/providers/openai/request.ts';
-import type { ModelEvent } from '../../src/providers/provider.ts';
+} from '../../src/kernel/providers/anthropic/request.ts';
+import { CAPABILITIES, type Dialect } from '../../src/kernel/providers/catalog.ts';
+import { DIALECT_TRAITS } from '../../src/kernel/providers/openai/dialect.ts';
+import { buildRequest as chatRequest } from '../../src/kernel/providers/openai/request.ts';
+import type { ModelEvent } from '../../src/kernel/providers/provider.ts';
 import { aRequest } from '../../testing/conformance/provider.ts';
 import { type ChatBody, checkChatRequest } from '../helpers/chat-rules.ts';
 import { runs } from '../helpers/runs.ts';

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import type { ControlAction } from '../../src/core/hook.ts';
-import type { Limits } from '../../src/core/limits.ts';
-import { textOf } from '../../src/core/message.ts';
-import { NO_COST } from '../../src/core/usage.ts';
-import { textOutput } from '../../src/tools/tool.ts';
+import type { ControlAction } from '../../src/kernel/core/hook.ts';
+import type { Limits } from '../../src/kernel/core/limits.ts';
+import { textOf } from '../../src/kernel/core/message.ts';
+import { NO_COST } from '../../src/kernel/core/usage.ts';
+import { textOutput } from '../../src/kernel/tools/tool.ts';
 import { answers, fails, hangs, MODEL, planOf, play, toolOf, trace } from './scripted.ts';
 
 const limits = (changes: Partial<Limits>): Limits => ({ ...planOf().limits, ...changes });

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type FoundLoop, LoopGuard } from '../../src/loop/call-history.ts';
+import { type FoundLoop, LoopGuard } from '../../src/kernel/loop/call-history.ts';
 
 const REPEATS = 5;
 const MAX_PERIOD = 10;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../src/core/json.ts';
-import { type Tool, textOutput } from '../../src/tools/tool.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { type Tool, textOutput } from '../../src/kernel/tools/tool.ts';
 import { answers, planOf, play, toolOf } from './scripted.ts';
 
 let ids = 0;

@@ -1,9 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { type AssistantBlock, type AssistantMessage, userText } from '../../src/core/message.ts';
-import { NO_USAGE } from '../../src/core/usage.ts';
-import { messageBytes } from '../../src/log/summary-prompt.ts';
-import { projectContext } from '../../src/loop/conversation.ts';
-import { ContextMeter } from '../../src/loop/meters.ts';
+import {
+  type AssistantBlock,
+  type AssistantMessage,
+  userText,
+} from '../../src/kernel/core/message.ts';
+import { NO_USAGE } from '../../src/kernel/core/usage.ts';
+import { messageBytes } from '../../src/kernel/log/summary-prompt.ts';
+import { projectContext } from '../../src/kernel/loop/conversation.ts';
+import { ContextMeter } from '../../src/kernel/loop/meters.ts';
 
 const answerOf = (content: readonly AssistantBlock[], model = 'm'): AssistantMessage => ({
   role: 'assistant',

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { RyeError } from '../../src/core/errors.ts';
-import { userText } from '../../src/core/message.ts';
-import { NO_COST } from '../../src/core/usage.ts';
-import { hiddenMessage } from '../../src/loop/conversation.ts';
-import type { ErrorRule } from '../../src/policy/error-class.ts';
-import type { ModelEvent, ModelProvider } from '../../src/providers/provider.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
+import { userText } from '../../src/kernel/core/message.ts';
+import { NO_COST } from '../../src/kernel/core/usage.ts';
+import { hiddenMessage } from '../../src/kernel/loop/conversation.ts';
+import type { ErrorRule } from '../../src/kernel/policy/error-class.ts';
+import type { ModelEvent, ModelProvider } from '../../src/kernel/providers/provider.ts';
 import {
   answers,
   fails,
@@ -628,7 +628,7 @@ describe('a stream watcher', () => {
 });
 
 it('reads a stream no faster than the log takes it', async () => {
-  const { runLoop } = await import('../../src/loop/loop.ts');
+  const { runLoop } = await import('../../src/kernel/loop/loop.ts');
   const { portsOf } = await import('./scripted.ts');
   let read = 0;
   const endless = async function* (): AsyncGenerator<ModelEvent> {
@@ -654,7 +654,7 @@ it('takes half a million deltas in flat memory, each for microseconds', {
   const COUNT = 500_000;
   let peak = 0;
   const base = process.memoryUsage().heapUsed;
-  const { runLoop } = await import('../../src/loop/loop.ts');
+  const { runLoop } = await import('../../src/kernel/loop/loop.ts');
   const { portsOf } = await import('./scripted.ts');
   const delta: ModelEvent = { type: 'text_delta', text: 'abcd' };
   const free = { ...MODEL, context_window: 4e6, max_output_tokens: 2e6, pricing: null };

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../src/core/json.ts';
-import { composeHandlers, type HandlerMap } from '../../src/hooks/handlers.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { composeHandlers, type HandlerMap } from '../../src/kernel/hooks/handlers.ts';
 import { ECHO, echo, SCENARIOS } from './scenarios.ts';
 import { answers, hangs, planOf, play, type Script, traceLine } from './scripted.ts';
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { EventDraft } from '../../src/core/events.ts';
-import { note } from '../../src/loop/conversation.ts';
-import { Outbox } from '../../src/loop/outbox.ts';
+import type { EventDraft } from '../../src/kernel/core/events.ts';
+import { note } from '../../src/kernel/loop/conversation.ts';
+import { Outbox } from '../../src/kernel/loop/outbox.ts';
 import { logOf } from './scripted.ts';
 
 const delta = (text: string): EventDraft => ({ event_type: 'token_delta', payload: { text } });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { userText } from '../../src/core/message.ts';
-import { hiddenMessage } from '../../src/loop/conversation.ts';
-import type { ReturnCheck } from '../../src/loop/ports.ts';
+import { userText } from '../../src/kernel/core/message.ts';
+import { hiddenMessage } from '../../src/kernel/loop/conversation.ts';
+import type { ReturnCheck } from '../../src/kernel/loop/ports.ts';
 import { answers, planOf, play, resultText, type Script, toolOf, trace } from './scripted.ts';
 
 const SCHEMA = {

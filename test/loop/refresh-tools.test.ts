@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../src/core/json.ts';
-import { textOf, userText } from '../../src/core/message.ts';
-import type { ToolDefinition } from '../../src/providers/provider.ts';
-import { recordedFirst } from '../../src/threads/run/loop-ports.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { textOf, userText } from '../../src/kernel/core/message.ts';
+import type { ToolDefinition } from '../../src/kernel/providers/provider.ts';
+import { recordedFirst } from '../../src/kernel/threads/run/loop-ports.ts';
 import { answers, hangs, play, toolOf } from './scripted.ts';
 
 const TOOLS = { rye_ls: toolOf('rye/ls') };

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { contentBytes } from '../../src/core/message.ts';
-import { textOutput } from '../../src/tools/tool.ts';
+import { contentBytes } from '../../src/kernel/core/message.ts';
+import { textOutput } from '../../src/kernel/tools/tool.ts';
 import { answers, play, resultText, toolOf } from './scripted.ts';
 
 // Requirement: size-unit, sizes-reported

@@ -1,5 +1,5 @@
-import type { InboxPort } from '../../src/loop/ports.ts';
-import { textOutput } from '../../src/tools/tool.ts';
+import type { InboxPort } from '../../src/kernel/loop/ports.ts';
+import { textOutput } from '../../src/kernel/tools/tool.ts';
 import { answers, fails, type Script, toolOf } from './scripted.ts';
 
 export const ECHO = { rye_echo: toolOf('rye/echo') };

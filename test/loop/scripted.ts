@@ -1,23 +1,37 @@
-import { shippedKinds } from '../../src/app/models.ts';
-import type { Clock } from '../../src/core/clock.ts';
+import { shippedKinds } from '../../src/kernel/app/models.ts';
+import type { Clock } from '../../src/kernel/core/clock.ts';
 import {
   type EventDraft,
   type EventPayloads,
   isEntryType,
   type LogEvent,
-} from '../../src/core/events.ts';
-import type { ControlAction } from '../../src/core/hook.ts';
-import type { JsonObject } from '../../src/core/json.ts';
-import type { AssistantBlock, Message, StopReason } from '../../src/core/message.ts';
-import { userText } from '../../src/core/message.ts';
-import type { PlannedModel, ThreadPlan } from '../../src/core/plan.ts';
-import type { Usage } from '../../src/core/usage.ts';
-import { runLoop } from '../../src/loop/loop.ts';
-import type { GateDecision, HookPort, LoopOutcome, LoopPorts } from '../../src/loop/ports.ts';
-import type { ErrorRule } from '../../src/policy/error-class.ts';
-import type { ModelEvent, ModelRequest, ProviderFailure } from '../../src/providers/provider.ts';
-import { traitsOf } from '../../src/providers/provider.ts';
-import { CAUTIOUS_TRAITS, type Tool, type ToolTraits, textOutput } from '../../src/tools/tool.ts';
+} from '../../src/kernel/core/events.ts';
+import type { ControlAction } from '../../src/kernel/core/hook.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import type { AssistantBlock, Message, StopReason } from '../../src/kernel/core/message.ts';
+import { userText } from '../../src/kernel/core/message.ts';
+import type { PlannedModel, ThreadPlan } from '../../src/kernel/core/plan.ts';
+import type { Usage } from '../../src/kernel/core/usage.ts';
+import { runLoop } from '../../src/kernel/loop/loop.ts';
+import type {
+  GateDecision,
+  HookPort,
+  LoopOutcome,
+  LoopPorts,
+} from '../../src/kernel/loop/ports.ts';
+import type { ErrorRule } from '../../src/kernel/policy/error-class.ts';
+import type {
+  ModelEvent,
+  ModelRequest,
+  ProviderFailure,
+} from '../../src/kernel/providers/provider.ts';
+import { traitsOf } from '../../src/kernel/providers/provider.ts';
+import {
+  CAUTIOUS_TRAITS,
+  type Tool,
+  type ToolTraits,
+  textOutput,
+} from '../../src/kernel/tools/tool.ts';
 
 /** A clock that jumps to the next sleeper whenever nothing else can happen; with `auto: false` only by `advance`. */
 export class VirtualClock implements Clock {

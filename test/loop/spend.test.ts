@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest';
-import { NO_USAGE } from '../../src/core/usage.ts';
-import { EarlierResults } from '../../src/loop/call-history.ts';
-import type { LoopPorts } from '../../src/loop/ports.ts';
-import { Spend } from '../../src/loop/spend.ts';
-import { Stop } from '../../src/loop/stop.ts';
+import { NO_USAGE } from '../../src/kernel/core/usage.ts';
+import { EarlierResults } from '../../src/kernel/loop/call-history.ts';
+import type { LoopPorts } from '../../src/kernel/loop/ports.ts';
+import { Spend } from '../../src/kernel/loop/spend.ts';
+import { Stop } from '../../src/kernel/loop/stop.ts';
 import { toolOf, VirtualClock } from './scripted.ts';
 
 const LIMITS = { turns: 9, tokens: 1000, spend: 1, duration_seconds: 10, spawns: 1, depth: 1 };

@@ -1,6 +1,6 @@
 import { getEventListeners } from 'node:events';
 import { expect, it } from 'vitest';
-import { linkedTo, Stop } from '../../src/loop/stop.ts';
+import { linkedTo, Stop } from '../../src/kernel/loop/stop.ts';
 import { answers, play, toolOf, VirtualClock } from './scripted.ts';
 
 const listeners = (signal: AbortSignal): number => getEventListeners(signal, 'abort').length;

@@ -1,9 +1,9 @@
 import { array, assert, asyncProperty, constantFrom, integer, record } from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { RyeError } from '../../src/core/errors.ts';
-import type { LogEvent } from '../../src/core/events.ts';
-import { runLoop } from '../../src/loop/loop.ts';
-import { errorOutput, textOutput } from '../../src/tools/tool.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
+import type { LogEvent } from '../../src/kernel/core/events.ts';
+import { runLoop } from '../../src/kernel/loop/loop.ts';
+import { errorOutput, textOutput } from '../../src/kernel/tools/tool.ts';
 import {
   answers,
   fails,

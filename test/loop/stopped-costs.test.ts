@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { NO_USAGE } from '../../src/core/usage.ts';
-import type { CompactionRequest, LoopPorts } from '../../src/loop/ports.ts';
-import { textOutput } from '../../src/tools/tool.ts';
+import { NO_USAGE } from '../../src/kernel/core/usage.ts';
+import type { CompactionRequest, LoopPorts } from '../../src/kernel/loop/ports.ts';
+import { textOutput } from '../../src/kernel/tools/tool.ts';
 import { answers, MODEL, play, portsOf, toolOf } from './scripted.ts';
 
 const STEP = answers('', [{ id: 'c1', name: 'rye_echo' }]);

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { LogEvent } from '../../src/core/events.ts';
-import type { JsonObject } from '../../src/core/json.ts';
-import { composeHandlers } from '../../src/hooks/handlers.ts';
-import { textOutput } from '../../src/tools/tool.ts';
+import type { LogEvent } from '../../src/kernel/core/events.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { composeHandlers } from '../../src/kernel/hooks/handlers.ts';
+import { textOutput } from '../../src/kernel/tools/tool.ts';
 import { answers, play, resultText, type Script, toolOf, trace } from './scripted.ts';
 
 const echo = (id: string, input: JsonObject = {}) => ({ id, name: 'rye_echo', input });

@@ -1,13 +1,18 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { RyeError } from '../../src/core/errors.ts';
-import type { ControlAction } from '../../src/core/hook.ts';
-import type { JsonObject } from '../../src/core/json.ts';
-import { composeHandlers } from '../../src/hooks/handlers.ts';
-import { createExecuteTool } from '../../src/tools/primary/actions.ts';
-import { validateInput } from '../../src/tools/schema.ts';
-import { errorOutput, type Tool, type ToolContext, textOutput } from '../../src/tools/tool.ts';
-import { createToolSet } from '../../src/tools/tool-set.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
+import type { ControlAction } from '../../src/kernel/core/hook.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { composeHandlers } from '../../src/kernel/hooks/handlers.ts';
+import { createExecuteTool } from '../../src/kernel/tools/primary/actions.ts';
+import { validateInput } from '../../src/kernel/tools/schema.ts';
+import {
+  errorOutput,
+  type Tool,
+  type ToolContext,
+  textOutput,
+} from '../../src/kernel/tools/tool.ts';
+import { createToolSet } from '../../src/kernel/tools/tool-set.ts';
 import { runs } from '../helpers/runs.ts';
 import {
   answers,
@@ -261,7 +266,7 @@ describe('gates', () => {
 describe('execution', () => {
   it('writes the intent durably before an effect, and not for a reader', async () => {
     const drafts: [string, boolean | undefined][] = [];
-    const { runLoop } = await import('../../src/loop/loop.ts');
+    const { runLoop } = await import('../../src/kernel/loop/loop.ts');
     const { logOf, planOf, portsOf } = await import('./scripted.ts');
     let isWritten = false;
     const script = {

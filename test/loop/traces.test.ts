@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { EventDraft } from '../../src/core/events.ts';
-import { runLoop } from '../../src/loop/loop.ts';
-import { errorOutput, textOutput } from '../../src/tools/tool.ts';
+import type { EventDraft } from '../../src/kernel/core/events.ts';
+import { runLoop } from '../../src/kernel/loop/loop.ts';
+import { errorOutput, textOutput } from '../../src/kernel/tools/tool.ts';
 import { ECHO, echo, SCENARIOS } from './scenarios.ts';
 import {
   answers,

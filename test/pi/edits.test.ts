@@ -1,11 +1,11 @@
 import { beforeAll, expect, it } from 'vitest';
-import type { EventDraft } from '../../src/core/events.ts';
-import { isJsonObject, type JsonObject, toText } from '../../src/core/json.ts';
-import { type Message, textOf, toolCallsOf } from '../../src/core/message.ts';
-import { NO_USAGE } from '../../src/core/usage.ts';
-import { foldContext } from '../../src/log/context.ts';
-import { branchDrafts } from '../../src/log/continuation.ts';
-import { buildTree } from '../../src/log/tree.ts';
+import type { EventDraft } from '../../src/kernel/core/events.ts';
+import { isJsonObject, type JsonObject, toText } from '../../src/kernel/core/json.ts';
+import { type Message, textOf, toolCallsOf } from '../../src/kernel/core/message.ts';
+import { NO_USAGE } from '../../src/kernel/core/usage.ts';
+import { foldContext } from '../../src/kernel/log/context.ts';
+import { branchDrafts } from '../../src/kernel/log/continuation.ts';
+import { buildTree } from '../../src/kernel/log/tree.ts';
 import { place, userMessage } from '../log/support.ts';
 import { exported, imported, loadPi } from './pi-lab.ts';
 

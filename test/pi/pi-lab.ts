@@ -1,9 +1,9 @@
-import type { LogEvent, LogHeader, UnknownEvent } from '../../src/core/events.ts';
-import type { JsonObject } from '../../src/core/json.ts';
-import { buildTree } from '../../src/log/tree.ts';
-import { exportPi } from '../../src/pi/export.ts';
-import { importPi, type PiImport } from '../../src/pi/import-file.ts';
-import { createPiReader, type PiSession } from '../../src/pi/session.ts';
+import { exportPi } from '../../src/features/pi/export.ts';
+import { importPi, type PiImport } from '../../src/features/pi/import-file.ts';
+import { createPiReader, type PiSession } from '../../src/features/pi/session.ts';
+import type { LogEvent, LogHeader, UnknownEvent } from '../../src/kernel/core/events.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { buildTree } from '../../src/kernel/log/tree.ts';
 import { place } from '../log/support.ts';
 
 export const HEADER: LogHeader = {

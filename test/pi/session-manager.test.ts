@@ -1,16 +1,22 @@
 import { describe, expect, it } from 'vitest';
-import type { EventDraft } from '../../src/core/events.ts';
-import type { JsonObject } from '../../src/core/json.ts';
-import { textOf } from '../../src/core/message.ts';
-import { NO_USAGE } from '../../src/core/usage.ts';
-import { foldContext, type SessionContext } from '../../src/log/context.ts';
+import type { EventDraft } from '../../src/kernel/core/events.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { textOf } from '../../src/kernel/core/message.ts';
+import { NO_USAGE } from '../../src/kernel/core/usage.ts';
+import { foldContext, type SessionContext } from '../../src/kernel/log/context.ts';
 import {
   branchDrafts,
   branchWithSummaryDrafts,
   extractDrafts,
   labelDraft,
-} from '../../src/log/continuation.ts';
-import { buildTree, childrenOf, entryById, pathTo, type SessionTree } from '../../src/log/tree.ts';
+} from '../../src/kernel/log/continuation.ts';
+import {
+  buildTree,
+  childrenOf,
+  entryById,
+  pathTo,
+  type SessionTree,
+} from '../../src/kernel/log/tree.ts';
 import { place, userMessage } from '../log/support.ts';
 import { exported, HEADER, imported, roundTrip } from './pi-lab.ts';
 

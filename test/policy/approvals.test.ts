@@ -4,20 +4,20 @@ import type {
   ApprovalRequest,
   ApprovalScope,
   Approver,
-} from '../../src/core/approval.ts';
+} from '../../src/kernel/core/approval.ts';
 import {
   decisionProblem,
   exhaustion,
   judgeDecisions,
   unreachableReason,
-} from '../../src/policy/approval-judgement.ts';
+} from '../../src/kernel/policy/approval-judgement.ts';
 import {
   type AskedCall,
   demandFor,
   gateVerdict,
   parseApprovalPolicy,
   permissionAsks,
-} from '../../src/policy/approvals.ts';
+} from '../../src/kernel/policy/approvals.ts';
 
 const AT = { path: 'approvals.yaml' };
 const OWNER: Approver = { name: 'owner', key_id: '0000000000000000' };

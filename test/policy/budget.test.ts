@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { RyeError } from '../../src/core/errors.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
 import {
   applyRow,
   type BudgetRow,
@@ -14,7 +14,7 @@ import {
   planReserve,
   remaining,
   subtreeSpend,
-} from '../../src/policy/budget.ts';
+} from '../../src/kernel/policy/budget.ts';
 
 const row = (
   thread_id: string,

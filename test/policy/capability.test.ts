@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { VERBS } from '../../src/core/capability.ts';
-import { ITEM_TYPES } from '../../src/core/ids.ts';
+import { VERBS } from '../../src/kernel/core/capability.ts';
+import { ITEM_TYPES } from '../../src/kernel/core/ids.ts';
 import {
   attenuate,
   covers,
@@ -11,7 +11,7 @@ import {
   parseCapability,
   specificity,
   uncovered,
-} from '../../src/policy/capability.ts';
+} from '../../src/kernel/policy/capability.ts';
 
 const tool = (item_id: string) => ({ verb: 'execute', item_type: 'tool', item_id }) as const;
 

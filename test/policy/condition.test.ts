@@ -1,14 +1,14 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { RyeError } from '../../src/core/errors.ts';
-import type { Condition } from '../../src/core/hook.ts';
+import type { RyeError } from '../../src/kernel/core/errors.ts';
+import type { Condition } from '../../src/kernel/core/hook.ts';
 import {
   CONDITION_OPERATORS,
   conditionPaths,
   evaluate,
   explain,
   parseCondition,
-} from '../../src/policy/condition.ts';
+} from '../../src/kernel/policy/condition.ts';
 
 const CONTEXT = {
   cost: { turns: 3, spend: 0.5 },

@@ -1,14 +1,14 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { NO_USAGE } from '../../src/core/usage.ts';
+import { NO_USAGE } from '../../src/kernel/core/usage.ts';
 import {
   type CutCall,
   cutPrice,
   type HeardPiece,
   mostTokensOf,
   outputBound,
-} from '../../src/policy/cut-call.ts';
-import { worstMicroUsd } from '../../src/policy/limits.ts';
+} from '../../src/kernel/policy/cut-call.ts';
+import { worstMicroUsd } from '../../src/kernel/policy/limits.ts';
 
 const REQUEST = { provider: 'p', model: 'm', input_tokens: 1000, max_tokens: 16_384 };
 const call = (heard: readonly HeardPiece[] = [], max = REQUEST.max_tokens): CutCall => ({

@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { interpolateText } from '../../src/items/prompt.ts';
-import { interpolate } from '../../src/policy/interpolate.ts';
+import { interpolateText } from '../../src/kernel/items/prompt.ts';
+import { interpolate } from '../../src/kernel/policy/interpolate.ts';
 import { openLab } from '../attacks/lab.ts';
 
 it.each([

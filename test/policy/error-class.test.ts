@@ -9,8 +9,8 @@ import {
   parseErrorRules,
   type RetryPolicy,
   retryDelayMs,
-} from '../../src/policy/error-class.ts';
-import { errorPattern } from '../../src/schemas/policy.ts';
+} from '../../src/kernel/policy/error-class.ts';
+import { errorPattern } from '../../src/kernel/schemas/policy.ts';
 
 const FILE = new URL('../../.ai/config/agent/error_classification.yaml', import.meta.url);
 const { patterns } = parse(readFileSync(FILE, 'utf8')) as { patterns: unknown[] };

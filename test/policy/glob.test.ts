@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { globIntersection, globMatches } from '../../src/policy/glob.ts';
+import { globIntersection, globMatches } from '../../src/kernel/policy/glob.ts';
 
 /** Obviously right and exponential: for short inputs only. */
 function naiveMatches(pattern: string, text: string): boolean {

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { JsonValue } from '../../src/core/json.ts';
-import { interpolate, interpolationPaths } from '../../src/policy/interpolate.ts';
+import type { JsonValue } from '../../src/kernel/core/json.ts';
+import { interpolate, interpolationPaths } from '../../src/kernel/policy/interpolate.ts';
 
 const CONTEXT = {
   name: 'deploy',

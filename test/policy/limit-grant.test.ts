@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { PartialLimits } from '../../src/core/limits.ts';
-import { checkRaises } from '../../src/policy/limit-grant.ts';
-import { SHIPPED_LIMITS } from '../../src/policy/limits.ts';
+import type { PartialLimits } from '../../src/kernel/core/limits.ts';
+import { checkRaises } from '../../src/kernel/policy/limit-grant.ts';
+import { SHIPPED_LIMITS } from '../../src/kernel/policy/limits.ts';
 
 const GRANTED = { ...SHIPPED_LIMITS, spend: 0.5, turns: 8 };
 const NONE: PartialLimits = {};

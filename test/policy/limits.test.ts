@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { LIMIT_NAMES, type LimitName, type Limits } from '../../src/core/limits.ts';
-import { NO_COST, NO_USAGE, type Pricing, priceMicroUsd } from '../../src/core/usage.ts';
+import { LIMIT_NAMES, type LimitName, type Limits } from '../../src/kernel/core/limits.ts';
+import { NO_COST, NO_USAGE, type Pricing, priceMicroUsd } from '../../src/kernel/core/usage.ts';
 import {
   affordableMaxTokens,
   checkLimits,
@@ -12,7 +12,7 @@ import {
   parseLimits,
   resolveLimits,
   SHIPPED_LIMITS,
-} from '../../src/policy/limits.ts';
+} from '../../src/kernel/policy/limits.ts';
 
 const NOTHING: LimitSource = { limits: {}, origins: {} };
 const from = (limits: LimitSource['limits'], origin = 'here'): LimitSource => ({

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type FailedCall, providerHint } from '../../src/policy/provider-hint.ts';
+import { type FailedCall, providerHint } from '../../src/kernel/policy/provider-hint.ts';
 
 const facts = { access: 'key: SOME_KEY, from ~/.ai/.env' };
 const CALL = { category: 'transient', message: 'no', threadId: 'hello-7f3k', facts } as const;

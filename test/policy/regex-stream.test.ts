@@ -1,8 +1,8 @@
 import * as fc from 'fast-check';
 import { RE2JS } from 're2js';
 import { describe, expect, it } from 'vitest';
-import { isPlain, streamRegexProblem } from '../../src/policy/regex.ts';
-import { compileStreamRegex } from '../../src/policy/regex-stream.ts';
+import { isPlain, streamRegexProblem } from '../../src/kernel/policy/regex.ts';
+import { compileStreamRegex } from '../../src/kernel/policy/regex-stream.ts';
 
 /** Returns the end of the first match when the text comes in these pieces; `end` if only its end decides. */
 function matchedAt(patterns: readonly string[], pieces: readonly string[]): number | 'end' | 'no' {

@@ -1,7 +1,7 @@
 import { assert, double, infiniteStream, integer, property } from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Classification, RetryPolicy } from '../../src/policy/error-class.ts';
-import { type FailedTry, type PaceOptions, RetryPace } from '../../src/policy/retry-pace.ts';
+import type { Classification, RetryPolicy } from '../../src/kernel/policy/error-class.ts';
+import { type FailedTry, type PaceOptions, RetryPace } from '../../src/kernel/policy/retry-pace.ts';
 
 const EXPONENTIAL: RetryPolicy = { kind: 'exponential', baseMs: 2000, maxMs: 60_000 };
 const OVERLOADED: Classification = {

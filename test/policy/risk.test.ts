@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import type { Risk } from '../../src/core/capability.ts';
+import type { Risk } from '../../src/kernel/core/capability.ts';
 import {
   assessRisks,
   boundedCapabilities,
   parseRiskTable,
   type RiskTable,
   riskOf,
-} from '../../src/policy/risk.ts';
-import { optionAcknowledgement } from '../../src/threads/prepare/policy.ts';
+} from '../../src/kernel/policy/risk.ts';
+import { optionAcknowledgement } from '../../src/kernel/threads/prepare/policy.ts';
 
 const AT = { path: 'capability_risk.yaml' };
 

@@ -1,8 +1,8 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Limits, PartialLimits } from '../../src/core/limits.ts';
-import { NO_COST } from '../../src/core/usage.ts';
-import { limitsOfRun, type UsedLimits } from '../../src/policy/run-limits.ts';
+import type { Limits, PartialLimits } from '../../src/kernel/core/limits.ts';
+import { NO_COST } from '../../src/kernel/core/usage.ts';
+import { limitsOfRun, type UsedLimits } from '../../src/kernel/policy/run-limits.ts';
 
 const LIMITS: Limits = {
   turns: 10,

@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
-import type { Condition } from '../../src/core/hook.ts';
-import { callViews, matchedView } from '../../src/policy/call-views.ts';
-import { regexFinds } from '../../src/policy/regex.ts';
-import { regexMayFind } from '../../src/policy/regex-template.ts';
+import type { Condition } from '../../src/kernel/core/hook.ts';
+import { callViews, matchedView } from '../../src/kernel/policy/call-views.ts';
+import { regexFinds } from '../../src/kernel/policy/regex.ts';
+import { regexMayFind } from '../../src/kernel/policy/regex-template.ts';
 
 const judged = (condition: Condition, command: string): boolean =>
   matchedView(condition, {}, callViews('rye/bash', { command })) !== undefined;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { RunProof } from '../../src/core/delivery.ts';
-import type { HookDeclaration } from '../../src/core/hook.ts';
+import type { RunProof } from '../../src/kernel/core/delivery.ts';
+import type { HookDeclaration } from '../../src/kernel/core/hook.ts';
 import {
   decideSteer,
   riskOf,
@@ -8,7 +8,7 @@ import {
   type SteerFacts,
   settleDelivery,
   TEXT_NEEDS,
-} from '../../src/policy/steer.ts';
+} from '../../src/kernel/policy/steer.ts';
 
 const NOW = 1_700_000_000_000;
 

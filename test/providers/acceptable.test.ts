@@ -1,7 +1,7 @@
 import { toUSVString } from 'node:util';
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
-import type { JsonObject } from '../../src/core/json.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
 import {
   imageTypeOf,
   objectSchema,
@@ -12,8 +12,8 @@ import {
   wireName,
   wireSchema,
   withItems,
-} from '../../src/providers/acceptable.ts';
-import { wireRules } from '../../src/providers/wire-rules.ts';
+} from '../../src/kernel/providers/acceptable.ts';
+import { wireRules } from '../../src/kernel/providers/wire-rules.ts';
 
 const MESSAGES_RULES = wireRules('messages');
 const CHAT_RULES = wireRules('chat');

@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
-import { userText } from '../../src/core/message.ts';
-import { withAliases } from '../../src/providers/aliases.ts';
-import type { ModelEvent, ModelRequest } from '../../src/providers/provider.ts';
-import { createToolSearch } from '../../src/tools/disclosure.ts';
+import { userText } from '../../src/kernel/core/message.ts';
+import { withAliases } from '../../src/kernel/providers/aliases.ts';
+import type { ModelEvent, ModelRequest } from '../../src/kernel/providers/provider.ts';
+import { createToolSearch } from '../../src/kernel/tools/disclosure.ts';
 import { libraryLab } from '../app/library-lab.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { awsHeaders } from '../../src/providers/aws-signature.ts';
+import { awsHeaders } from '../../src/kernel/providers/aws-signature.ts';
 
 const CREDENTIALS = {
   accessKeyId: 'AKIDEXAMPLE',

@@ -1,15 +1,19 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { shippedKinds } from '../../src/app/models.ts';
-import type { JsonObject } from '../../src/core/json.ts';
-import { type Catalog, type LayeredConfig, parseCatalog } from '../../src/providers/catalog.ts';
+import { shippedKinds } from '../../src/kernel/app/models.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import {
+  type Catalog,
+  type LayeredConfig,
+  parseCatalog,
+} from '../../src/kernel/providers/catalog.ts';
 import {
   type ModelWish,
   resolveFallbacks,
   resolveModel,
   usableProviders,
-} from '../../src/providers/resolve-model.ts';
+} from '../../src/kernel/providers/resolve-model.ts';
 
 const KINDS = shippedKinds();
 const FOLDER = new URL('../../.ai/config/agent/providers/', import.meta.url);

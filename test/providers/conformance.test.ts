@@ -1,9 +1,12 @@
-import type { JsonObject } from '../../src/core/json.ts';
-import { NO_USAGE } from '../../src/core/usage.ts';
-import { embeddedConfig } from '../../src/providers/catalog.ts';
-import { literalProvider } from '../../src/providers/literal/provider.ts';
-import type { ModelProvider } from '../../src/providers/provider.ts';
-import { recordingFromMessages, replayProvider } from '../../src/providers/replay/recording.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { NO_USAGE } from '../../src/kernel/core/usage.ts';
+import { embeddedConfig } from '../../src/kernel/providers/catalog.ts';
+import { literalProvider } from '../../src/kernel/providers/literal/provider.ts';
+import type { ModelProvider } from '../../src/kernel/providers/provider.ts';
+import {
+  recordingFromMessages,
+  replayProvider,
+} from '../../src/kernel/providers/replay/recording.ts';
 import {
   aRequest,
   describeProvider,

@@ -4,7 +4,7 @@ import {
   isSetUp,
   missingVariables,
   variablesOf,
-} from '../../src/providers/endpoint.ts';
+} from '../../src/kernel/providers/endpoint.ts';
 import { providerConfig } from './fixtures.ts';
 
 const AZURE = providerConfig({

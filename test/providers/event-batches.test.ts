@@ -1,6 +1,10 @@
 import { expect, test } from 'vitest';
-import { BatchedEvents, type Batches, DeferredStream } from '../../src/providers/event-batches.ts';
-import type { ModelEvent } from '../../src/providers/provider.ts';
+import {
+  BatchedEvents,
+  type Batches,
+  DeferredStream,
+} from '../../src/kernel/providers/event-batches.ts';
+import type { ModelEvent } from '../../src/kernel/providers/provider.ts';
 
 const text = (part: string): ModelEvent => ({ type: 'text_delta', text: part });
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { answerLimits, BodyForm, EventStream } from '../../src/providers/event-stream.ts';
+import { answerLimits, BodyForm, EventStream } from '../../src/kernel/providers/event-stream.ts';
 
 const TEXT =
   '\ufeffdata: one\n\n: a comment\nevent: x\ndata:two\ndata:  three\n\nid: 4\n\ndata\n\ndata: \u{1f600}\n\n';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type FailureContext, failureOf } from '../../src/providers/failure.ts';
+import { type FailureContext, failureOf } from '../../src/kernel/providers/failure.ts';
 
 const NOW = Date.UTC(2026, 10, 21, 12);
 const KEY = 'sk-proj-Ab12Cd34Ef56Gh78';

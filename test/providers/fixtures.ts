@@ -1,8 +1,8 @@
-import type { Clock } from '../../src/core/clock.ts';
-import { anthropicProvider } from '../../src/providers/anthropic/provider.ts';
-import type { ProviderConfig } from '../../src/providers/catalog.ts';
-import { openAiProvider } from '../../src/providers/openai/provider.ts';
-import type { ModelProvider } from '../../src/providers/provider.ts';
+import type { Clock } from '../../src/kernel/core/clock.ts';
+import { anthropicProvider } from '../../src/kernel/providers/anthropic/provider.ts';
+import type { ProviderConfig } from '../../src/kernel/providers/catalog.ts';
+import { openAiProvider } from '../../src/kernel/providers/openai/provider.ts';
+import type { ModelProvider } from '../../src/kernel/providers/provider.ts';
 
 /** The system's time. */
 export const systemClock: Clock = {

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
-import { classify, parseErrorRules, retryDelayMs } from '../../src/policy/error-class.ts';
-import type { ModelProvider } from '../../src/providers/provider.ts';
+import { classify, parseErrorRules, retryDelayMs } from '../../src/kernel/policy/error-class.ts';
+import type { ModelProvider } from '../../src/kernel/providers/provider.ts';
 import {
   aRequest,
   collect,

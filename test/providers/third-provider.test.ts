@@ -1,8 +1,8 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { JsonObject } from '../../src/core/json.ts';
-import { embeddedConfig } from '../../src/providers/catalog.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { embeddedConfig } from '../../src/kernel/providers/catalog.ts';
 import { describeProvider, type Opened } from '../../testing/conformance/provider.ts';
 import { type LibraryLab, libraryLab } from '../app/library-lab.ts';
 import {

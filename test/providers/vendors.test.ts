@@ -1,11 +1,15 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
-import { shippedKinds } from '../../src/app/models.ts';
-import type { JsonObject } from '../../src/core/json.ts';
-import { classify, parseErrorRules } from '../../src/policy/error-class.ts';
-import { type Catalog, type ProviderConfig, parseCatalog } from '../../src/providers/catalog.ts';
-import { kindNamed, type ModelProvider } from '../../src/providers/provider.ts';
+import { shippedKinds } from '../../src/kernel/app/models.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { classify, parseErrorRules } from '../../src/kernel/policy/error-class.ts';
+import {
+  type Catalog,
+  type ProviderConfig,
+  parseCatalog,
+} from '../../src/kernel/providers/catalog.ts';
+import { kindNamed, type ModelProvider } from '../../src/kernel/providers/provider.ts';
 import {
   aRequest,
   collect,

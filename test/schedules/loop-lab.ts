@@ -1,9 +1,9 @@
 import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
-import type { Rye } from '../../src/app/api/rye.ts';
-import type { NewSchedule, ServeEvent } from '../../src/app/api/schedules.ts';
-import type { Clock } from '../../src/core/clock.ts';
+import type { Rye } from '../../src/kernel/app/api/rye.ts';
+import type { NewSchedule, ServeEvent } from '../../src/kernel/app/api/schedules.ts';
+import type { Clock } from '../../src/kernel/core/clock.ts';
 import { directive, type Lab, lab } from '../threads/lab.ts';
 
 /** A clock that a test moves. A sleep beyond its time waits for the next move. */

@@ -2,10 +2,10 @@ import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node
 import path from 'node:path';
 import process from 'node:process';
 import { beforeAll, describe, expect, it } from 'vitest';
-import type { ThreadStatus } from '../../src/core/thread.ts';
-import { NO_COST } from '../../src/core/usage.ts';
-import { openStore } from '../../src/storage/open-store.ts';
-import type { Store } from '../../src/storage/store.ts';
+import type { ThreadStatus } from '../../src/kernel/core/thread.ts';
+import { NO_COST } from '../../src/kernel/core/usage.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
+import type { Store } from '../../src/kernel/storage/store.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { type LoopLab, loopLab } from './loop-lab.ts';
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { entryOf, requestOf } from '../../src/app/schedules/scheduled-run.ts';
+import { entryOf, requestOf } from '../../src/features/schedules/scheduled-run.ts';
 
 it('a thread of a schedule has no parent, also if a thread started the loop', () => {
   const run = { directiveId: 'team/report', inputs: { who: 'Ada' }, label: 'nightly' };

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import type { NewSchedule } from '../../src/app/api/schedules.ts';
+import type { NewSchedule } from '../../src/kernel/app/api/schedules.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { directive } from '../threads/lab.ts';
 import { loopLab } from './loop-lab.ts';

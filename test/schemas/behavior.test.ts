@@ -1,9 +1,9 @@
 import * as fc from 'fast-check';
 import { expectTypeOf, it } from 'vitest';
-import type { BehaviorOptions } from '../../src/core/behavior.ts';
-import { isRecord, type JsonObject } from '../../src/core/json.ts';
-import { parseBehavior } from '../../src/loop/behavior.ts';
-import type { BehaviorFile } from '../../src/schemas/behavior.ts';
+import type { BehaviorOptions } from '../../src/kernel/core/behavior.ts';
+import { isRecord, type JsonObject } from '../../src/kernel/core/json.ts';
+import { parseBehavior } from '../../src/kernel/loop/behavior.ts';
+import type { BehaviorFile } from '../../src/kernel/schemas/behavior.ts';
 import { runs } from '../helpers/runs.ts';
 import { parseBehavior as parseByHand } from './by-hand/behavior.ts';
 import { expectSame, mutated } from './old-and-new.ts';

@@ -1,9 +1,9 @@
 import * as fc from 'fast-check';
 import { expect, expectTypeOf, it } from 'vitest';
-import type { ControlAction, HookLayer } from '../../src/core/hook.ts';
-import { isJsonObject, type JsonObject } from '../../src/core/json.ts';
-import { readHooks } from '../../src/hooks/declaration.ts';
-import { type ControlFiles, hookFile } from '../../src/schemas/hooks.ts';
+import type { ControlAction, HookLayer } from '../../src/kernel/core/hook.ts';
+import { isJsonObject, type JsonObject } from '../../src/kernel/core/json.ts';
+import { readHooks } from '../../src/kernel/hooks/declaration.ts';
+import { type ControlFiles, hookFile } from '../../src/kernel/schemas/hooks.ts';
 import { runs } from '../helpers/runs.ts';
 import { readHooks as readByHand } from './by-hand/hooks.ts';
 import { expectSame, mutated } from './old-and-new.ts';

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { expect } from 'vitest';
-import { toRyeError } from '../../src/core/errors.ts';
-import { isRecord, type JsonObject } from '../../src/core/json.ts';
+import { toRyeError } from '../../src/kernel/core/errors.ts';
+import { isRecord, type JsonObject } from '../../src/kernel/core/json.ts';
 
 const scalar = fc.oneof(
   fc.constantFrom<unknown>(null, true, false, 0, 1, -1, 0.5, 1e9, '', 'x', 'true', '7', 'a\nb'),

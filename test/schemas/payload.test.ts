@@ -1,10 +1,10 @@
 import * as fc from 'fast-check';
 import { expect, expectTypeOf, it } from 'vitest';
 import type { z } from 'zod';
-import type { EntryType, EventPayloads } from '../../src/core/events.ts';
-import { isRecord, type JsonObject } from '../../src/core/json.ts';
-import { payloadProblem } from '../../src/log/codec.ts';
-import { payloads } from '../../src/schemas/events.ts';
+import type { EntryType, EventPayloads } from '../../src/kernel/core/events.ts';
+import { isRecord, type JsonObject } from '../../src/kernel/core/json.ts';
+import { payloadProblem } from '../../src/kernel/log/codec.ts';
+import { payloads } from '../../src/kernel/schemas/events.ts';
 import { runs } from '../helpers/runs.ts';
 import { payloadProblem as problemByHand } from './by-hand/payload.ts';
 import { mutated } from './old-and-new.ts';

@@ -1,9 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { parseRule } from '../../src/items/rule.ts';
-import { bakedRule } from '../../src/startup/baked-rules.ts';
-import { sha256Hex } from '../../src/trust/keys.ts';
+import { parseRule } from '../../src/kernel/items/rule.ts';
+import { bakedRule } from '../../src/kernel/startup/baked-rules.ts';
+import { sha256Hex } from '../../src/kernel/trust/keys.ts';
 
 const FOLDER = '.ai/rules';
 const files = readdirSync(FOLDER, { recursive: true, encoding: 'utf8' }).filter((name) =>

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
-import { type AnswerBody, bodyOf, httpFetch } from '../../src/startup/http-fetch.ts';
+import { type AnswerBody, bodyOf, httpFetch } from '../../src/kernel/startup/http-fetch.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
 const servers: Server[] = [];

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { PlainHeaders } from '../../src/startup/http-fetch.ts';
+import { PlainHeaders } from '../../src/kernel/startup/http-fetch.ts';
 
 const name = fc.constantFrom('accept', 'Accept', 'X-Api-Key', 'x-api-key', 'b');
 const value = fc.constantFrom('', 'one', ' two ', 'a, b', '3');

@@ -1,8 +1,8 @@
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
-import type { JsonObject, JsonValue } from '../../src/core/json.ts';
-import { readPlainSchema } from '../../src/startup/plain-schema.ts';
-import { compileSchema } from '../../src/tools/schema.ts';
+import type { JsonObject, JsonValue } from '../../src/kernel/core/json.ts';
+import { readPlainSchema } from '../../src/kernel/startup/plain-schema.ts';
+import { compileSchema } from '../../src/kernel/tools/schema.ts';
 import { runs } from '../helpers/runs.ts';
 
 const name = fc.constantFrom('a', 'b', 'toString', '__proto__');

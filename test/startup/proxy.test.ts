@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { proxySecrets } from '../../src/core/proxy-secrets.ts';
-import { proxyFor } from '../../src/startup/proxy.ts';
+import { proxySecrets } from '../../src/kernel/core/proxy-secrets.ts';
+import { proxyFor } from '../../src/kernel/startup/proxy.ts';
 
 const P = 'http://p.test:3128';
 

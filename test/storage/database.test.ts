@@ -1,8 +1,8 @@
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { ownerOf, processOf } from '../../src/storage/owners.ts';
-import { LazyDatabase } from '../../src/storage/sqlite/database.ts';
+import { ownerOf, processOf } from '../../src/kernel/storage/owners.ts';
+import { LazyDatabase } from '../../src/kernel/storage/sqlite/database.ts';
 import { openTestStore, temporaryFolder } from './support.ts';
 
 const V1 = 'CREATE TABLE notes (text TEXT NOT NULL)';

@@ -2,8 +2,8 @@ import fs, { existsSync, readdirSync, statSync, utimesSync, writeFileSync } from
 import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { type Lease, takeLease, UNSEEN_HINT } from '../../src/storage/files/lease.ts';
-import { processOwners } from '../../src/storage/owners.ts';
+import { type Lease, takeLease, UNSEEN_HINT } from '../../src/kernel/storage/files/lease.ts';
+import { processOwners } from '../../src/kernel/storage/owners.ts';
 import { temporaryFolder } from './support.ts';
 
 const owners = processOwners();

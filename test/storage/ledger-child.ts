@@ -2,8 +2,8 @@
 import { once } from 'node:events';
 import { writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { ledgerDatabase } from '../../src/storage/open-registry.ts';
-import { sqlLedger } from '../../src/storage/sql/ledger.ts';
+import { ledgerDatabase } from '../../src/kernel/storage/open-registry.ts';
+import { sqlLedger } from '../../src/kernel/storage/sql/ledger.ts';
 
 const [projectPath = '', name = '', seedText = '1', steps = '40'] = process.argv.slice(2);
 const database = ledgerDatabase(join(projectPath, 'budget_ledger.db'));

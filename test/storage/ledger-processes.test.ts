@@ -5,10 +5,10 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { RyeError } from '../../src/core/errors.ts';
-import { ledgerDatabase } from '../../src/storage/open-registry.ts';
-import { sqlLedger } from '../../src/storage/sql/ledger.ts';
-import type { BudgetRow } from '../../src/storage/store.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
+import { ledgerDatabase } from '../../src/kernel/storage/open-registry.ts';
+import { sqlLedger } from '../../src/kernel/storage/sql/ledger.ts';
+import type { BudgetRow } from '../../src/kernel/storage/store.ts';
 import { bundle } from '../helpers/bundle.ts';
 import { temporaryFolder } from './support.ts';
 

@@ -1,6 +1,6 @@
 // A writer process for fault tests: appends for ever, and tells on stdout what is durable.
 import { writeSync } from 'node:fs';
-import { openStore } from '../../src/storage/open-store.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
 import { delta, headerFor, testKey, userMessage } from '../log/support.ts';
 
 const [projectPath = '', threadId = '', privatePem = ''] = process.argv.slice(2);

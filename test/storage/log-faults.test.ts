@@ -4,7 +4,7 @@ import { linkSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { buildTree } from '../../src/log/tree.ts';
+import { buildTree } from '../../src/kernel/log/tree.ts';
 import { bundle } from '../helpers/bundle.ts';
 import { delta, headerFor, userMessage } from '../log/support.ts';
 import { key, openTestStore } from './support.ts';

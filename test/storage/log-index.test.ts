@@ -15,9 +15,9 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { LogEvent } from '../../src/core/events.ts';
-import { encodeEvent, encodeHeader } from '../../src/log/codec.ts';
-import { buildTree } from '../../src/log/tree.ts';
+import type { LogEvent } from '../../src/kernel/core/events.ts';
+import { encodeEvent, encodeHeader } from '../../src/kernel/log/codec.ts';
+import { buildTree } from '../../src/kernel/log/tree.ts';
 import { headerFor } from '../log/support.ts';
 import { openTestStore } from './support.ts';
 

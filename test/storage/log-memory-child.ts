@@ -1,7 +1,7 @@
 // Writes a large log, or reads it, in a process whose heap has no room for the log as one text.
-import { foldContext } from '../../src/log/context.ts';
-import { buildTree } from '../../src/log/tree.ts';
-import { openStore } from '../../src/storage/open-store.ts';
+import { foldContext } from '../../src/kernel/log/context.ts';
+import { buildTree } from '../../src/kernel/log/tree.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
 import { delta, headerFor, testKey, userMessage } from '../log/support.ts';
 
 const [kind, projectPath = '', bytes = '0'] = process.argv.slice(2);

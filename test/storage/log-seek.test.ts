@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { encodeEvent, encodeHeader } from '../../src/log/codec.ts';
+import { encodeEvent, encodeHeader } from '../../src/kernel/log/codec.ts';
 import { headerFor } from '../log/support.ts';
 import { openTestStore } from './support.ts';
 

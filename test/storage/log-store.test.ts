@@ -13,12 +13,12 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { EventDraft } from '../../src/core/events.ts';
-import { NO_COST, NO_USAGE } from '../../src/core/usage.ts';
-import { sha256Hex } from '../../src/log/checkpoint.ts';
-import { MAX_LINE_BYTES } from '../../src/log/codec.ts';
-import { buildTree } from '../../src/log/tree.ts';
-import type { OpenedLog } from '../../src/storage/store.ts';
+import type { EventDraft } from '../../src/kernel/core/events.ts';
+import { NO_COST, NO_USAGE } from '../../src/kernel/core/usage.ts';
+import { sha256Hex } from '../../src/kernel/log/checkpoint.ts';
+import { MAX_LINE_BYTES } from '../../src/kernel/log/codec.ts';
+import { buildTree } from '../../src/kernel/log/tree.ts';
+import type { OpenedLog } from '../../src/kernel/storage/store.ts';
 import { delta, headerFor, userMessage } from '../log/support.ts';
 import { key, openTestStore, temporaryFolder } from './support.ts';
 

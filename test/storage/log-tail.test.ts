@@ -1,6 +1,6 @@
 import { appendFileSync, copyFileSync, readFileSync, renameSync, truncateSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
+import type { LogEvent, UnknownEvent } from '../../src/kernel/core/events.ts';
 import { delta, headerFor, userMessage } from '../log/support.ts';
 import { openTestStore } from './support.ts';
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { LogEvent } from '../../src/core/events.ts';
-import { openMemoryStore } from '../../src/storage/memory-store.ts';
-import type { Store } from '../../src/storage/store.ts';
-import { Recorder } from '../../src/threads/run/recorder.ts';
+import type { LogEvent } from '../../src/kernel/core/events.ts';
+import { openMemoryStore } from '../../src/kernel/storage/memory-store.ts';
+import type { Store } from '../../src/kernel/storage/store.ts';
+import { Recorder } from '../../src/kernel/threads/run/recorder.ts';
 import { describeStore } from '../../testing/conformance/store.ts';
 import { headerFor, testKey, userMessage } from '../log/support.ts';
 import { countingIds, stoppedClock } from './support.ts';

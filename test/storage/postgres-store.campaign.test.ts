@@ -1,13 +1,16 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { Clock } from '../../src/core/clock.ts';
-import type { IdSource } from '../../src/core/ids.ts';
-import { sha256Hex } from '../../src/log/checkpoint.ts';
-import { openPostgresStore, openWorkerLeases } from '../../src/storage/open-postgres.ts';
-import { ownerOf, processOwners } from '../../src/storage/owners.ts';
-import { PostgresDatabase } from '../../src/storage/postgres/database.ts';
-import { all, withClient } from '../../src/storage/sql-work.ts';
-import { SqliteSearchIndex } from '../../src/storage/sqlite/search-index.ts';
-import type { Store } from '../../src/storage/store.ts';
+import { PostgresDatabase } from '../../src/features/fleet/postgres/database.ts';
+import {
+  openPostgresStore,
+  openWorkerLeases,
+} from '../../src/features/fleet/postgres/open-postgres.ts';
+import type { Clock } from '../../src/kernel/core/clock.ts';
+import type { IdSource } from '../../src/kernel/core/ids.ts';
+import { sha256Hex } from '../../src/kernel/log/checkpoint.ts';
+import { ownerOf, processOwners } from '../../src/kernel/storage/owners.ts';
+import { all, withClient } from '../../src/kernel/storage/sql-work.ts';
+import { SqliteSearchIndex } from '../../src/kernel/storage/sqlite/search-index.ts';
+import type { Store } from '../../src/kernel/storage/store.ts';
 import {
   countingIds,
   headerFor,

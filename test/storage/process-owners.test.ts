@@ -4,8 +4,8 @@ import {
   type ProcessSource,
   processOwners,
   processTable,
-} from '../../src/storage/owners.ts';
-import type { OwnerState } from '../../src/storage/store.ts';
+} from '../../src/kernel/storage/owners.ts';
+import type { OwnerState } from '../../src/kernel/storage/store.ts';
 
 const BOOT = '11111111-2222-3333-4444-555555555555';
 const OTHER_BOOT = '99999999-2222-3333-4444-555555555555';

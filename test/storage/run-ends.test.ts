@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { openMemoryStore } from '../../src/storage/memory-store.ts';
+import { openMemoryStore } from '../../src/kernel/storage/memory-store.ts';
 import { COST, T0, T1, T2, threadParams } from '../../testing/conformance/fixtures.ts';
 import { countingIds, stoppedClock } from './support.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { SearchDocument, SearchNode } from '../../src/core/search.ts';
-import type { SearchIndex } from '../../src/storage/search-index.ts';
+import type { SearchDocument, SearchNode } from '../../src/kernel/core/search.ts';
+import type { SearchIndex } from '../../src/kernel/storage/search-index.ts';
 import { openTestStore } from './support.ts';
 
 function document(key: string, changes: Partial<SearchDocument> = {}): SearchDocument {

@@ -2,8 +2,8 @@ import { mkdtempSync, realpathSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll } from 'vitest';
-import { openStore } from '../../src/storage/open-store.ts';
-import type { LogReopenOptions, Store } from '../../src/storage/store.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
+import type { LogReopenOptions, Store } from '../../src/kernel/storage/store.ts';
 import { countingIds, STOPPED, testKey } from '../../testing/conformance/fixtures.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { ThreadPlan } from '../../src/core/plan.ts';
+import type { ThreadPlan } from '../../src/kernel/core/plan.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { runCli } from '../helpers/run-cli.ts';
 

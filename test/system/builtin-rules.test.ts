@@ -1,9 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { parseRule } from '../../src/items/rule.ts';
-import { checkRule, compileRules } from '../../src/loop/stream-rules/rules.ts';
-import { compileGlob } from '../../src/tools/glob-pattern.ts';
+import { checkRule, compileRules } from '../../src/features/rules/stream/rules.ts';
+import { parseRule } from '../../src/kernel/items/rule.ts';
+import { compileGlob } from '../../src/kernel/tools/glob-pattern.ts';
 import {
   call,
   finish,

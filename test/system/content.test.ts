@@ -2,8 +2,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { parseDirective } from '../../src/items/directive.ts';
-import { validateItem } from '../../src/items/validate.ts';
+import { parseDirective } from '../../src/kernel/items/directive.ts';
+import { validateItem } from '../../src/kernel/items/validate.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../../.ai');
 const FOLDERS = { directive: 'directives', knowledge: 'knowledge', tool: 'tools' } as const;

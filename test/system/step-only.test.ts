@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { parseDirective } from '../../src/items/directive.ts';
+import { parseDirective } from '../../src/kernel/items/directive.ts';
 import { workspace } from '../helpers/workspace.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../../.ai/directives');

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { toMicroUsd } from '../../src/core/usage.ts';
+import { toMicroUsd } from '../../src/kernel/core/usage.ts';
 import { runCli } from '../helpers/run-cli.ts';
 import {
   calls,

@@ -3,8 +3,8 @@ import { chmodSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { gitWorktrees } from '../../src/app/thread-env.ts';
-import { CarriedWorktree } from '../../src/threads/run/isolation.ts';
+import { gitWorktrees } from '../../src/kernel/app/thread-env.ts';
+import { CarriedWorktree } from '../../src/kernel/threads/run/isolation.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
 type Env = Parameters<(typeof CarriedWorktree)['open']>[0];

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { deliveryFacts } from '../../src/log/delivery-facts.ts';
+import { deliveryFacts } from '../../src/kernel/log/delivery-facts.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { calls, reply, toolUse, type WireTurn } from '../helpers/wire-server.ts';
 

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
+import type { LogEvent, UnknownEvent } from '../../src/kernel/core/events.ts';
 import { directive, type Lab, lab } from './lab.ts';
 
 type Seen = (LogEvent | UnknownEvent) & { readonly depth?: number };

@@ -1,9 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
-import { foldContext } from '../../src/log/context.ts';
-import { buildTree, isKnown } from '../../src/log/tree.ts';
+import type { LogEvent, UnknownEvent } from '../../src/kernel/core/events.ts';
+import { foldContext } from '../../src/kernel/log/context.ts';
+import { buildTree, isKnown } from '../../src/kernel/log/tree.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { type RunningCli, startCli } from '../faults/world.ts';
 import {

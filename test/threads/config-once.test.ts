@@ -1,7 +1,7 @@
 import { expect, it, onTestFinished } from 'vitest';
-import { executeDirective } from '../../src/app/thread-runs.ts';
-import { Workspace } from '../../src/app/workspace.ts';
-import type { Config } from '../../src/items/config-fs.ts';
+import { executeDirective } from '../../src/kernel/app/thread-runs.ts';
+import { Workspace } from '../../src/kernel/app/workspace.ts';
+import type { Config } from '../../src/kernel/items/config-fs.ts';
 import { directive, openLab } from '../attacks/lab.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 

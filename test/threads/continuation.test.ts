@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import type { Rye } from '../../src/app/api/rye.ts';
+import type { Rye } from '../../src/kernel/app/api/rye.ts';
 import {
   calls,
   reply,

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { NO_COST } from '../../src/core/usage.ts';
+import { NO_COST } from '../../src/kernel/core/usage.ts';
 import { directive, type Lab, lab, processesOf } from './lab.ts';
 
 const arrived = (here: Lab, name: string): boolean =>

@@ -1,22 +1,22 @@
 import { writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { expect, it, onTestFinished } from 'vitest';
-import { systemClock, systemIds } from '../../src/app/system.ts';
-import { threadEnv } from '../../src/app/thread-env.ts';
-import { Workspace } from '../../src/app/workspace.ts';
-import { NO_USAGE, toMicroUsd } from '../../src/core/usage.ts';
-import { openStore } from '../../src/storage/open-store.ts';
-import { ownerOf } from '../../src/storage/owners.ts';
-import type { ThreadEnv } from '../../src/threads/ports.ts';
-import { assertIntact } from '../../src/threads/recovery/successor.ts';
 import {
   costOf,
   editLog,
   type LogEdit,
   type OpenEdit,
   titleThread,
-} from '../../src/threads/session/edit.ts';
-import type { ThreadDocument } from '../../src/threads/thread-document.ts';
+} from '../../src/features/sessions/edit.ts';
+import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
+import { threadEnv } from '../../src/kernel/app/thread-env.ts';
+import { Workspace } from '../../src/kernel/app/workspace.ts';
+import { NO_USAGE, toMicroUsd } from '../../src/kernel/core/usage.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
+import { ownerOf } from '../../src/kernel/storage/owners.ts';
+import type { ThreadEnv } from '../../src/kernel/threads/ports.ts';
+import { assertIntact } from '../../src/kernel/threads/recovery/successor.ts';
+import type { ThreadDocument } from '../../src/kernel/threads/thread-document.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { reply } from '../helpers/wire-server.ts';
 

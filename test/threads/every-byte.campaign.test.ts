@@ -12,9 +12,9 @@ import {
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { mergeChanges } from '../../src/tools/git/merge.ts';
-import { GitWorktrees } from '../../src/tools/git/worktrees.ts';
-import { RestoredFiles } from '../../src/tools/restored-files.ts';
+import { mergeChanges } from '../../src/features/worktrees/merge.ts';
+import { GitWorktrees } from '../../src/features/worktrees/worktrees.ts';
+import { RestoredFiles } from '../../src/kernel/tools/restored-files.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
 /** A repository with one commit of these files, and a worktree of it. */

@@ -1,14 +1,14 @@
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { threadEnv } from '../../src/app/thread-env.ts';
-import { Workspace } from '../../src/app/workspace.ts';
-import type { ThreadResult } from '../../src/core/thread.ts';
-import { NO_COST } from '../../src/core/usage.ts';
-import { afterEnd } from '../../src/threads/family/cancel.ts';
-import { endChildren } from '../../src/threads/family/end-children.ts';
-import { settleChildren } from '../../src/threads/family/settle-children.ts';
-import type { ThreadEnv } from '../../src/threads/ports.ts';
-import { approvalPending } from '../../src/threads/run/waiting.ts';
+import { threadEnv } from '../../src/kernel/app/thread-env.ts';
+import { Workspace } from '../../src/kernel/app/workspace.ts';
+import type { ThreadResult } from '../../src/kernel/core/thread.ts';
+import { NO_COST } from '../../src/kernel/core/usage.ts';
+import { afterEnd } from '../../src/kernel/threads/family/cancel.ts';
+import { endChildren } from '../../src/kernel/threads/family/end-children.ts';
+import { settleChildren } from '../../src/kernel/threads/family/settle-children.ts';
+import type { ThreadEnv } from '../../src/kernel/threads/ports.ts';
+import { approvalPending } from '../../src/kernel/threads/run/waiting.ts';
 import { requestedApproval } from '../../testing/conformance/approvals.ts';
 import { desk } from './steering-desk.ts';
 

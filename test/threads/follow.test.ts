@@ -1,10 +1,10 @@
 import { renameSync } from 'node:fs';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import type { Rye } from '../../src/app/api/rye.ts';
-import { systemClock, systemIds } from '../../src/app/system.ts';
-import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
-import { openStore } from '../../src/storage/open-store.ts';
-import type { Store } from '../../src/storage/store.ts';
+import type { Rye } from '../../src/kernel/app/api/rye.ts';
+import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
+import type { LogEvent, UnknownEvent } from '../../src/kernel/core/events.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
+import type { Store } from '../../src/kernel/storage/store.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { calls, reply, toolUse, type WireTurn } from '../helpers/wire-server.ts';
 

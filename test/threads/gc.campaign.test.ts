@@ -1,11 +1,11 @@
 import { existsSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { threadEnv } from '../../src/app/thread-env.ts';
-import { Workspace } from '../../src/app/workspace.ts';
-import type { ThreadResult } from '../../src/core/thread.ts';
-import type { ThreadEnv } from '../../src/threads/ports.ts';
-import { collectThreads, type Retention } from '../../src/threads/recovery/gc.ts';
+import { threadEnv } from '../../src/kernel/app/thread-env.ts';
+import { Workspace } from '../../src/kernel/app/workspace.ts';
+import type { ThreadResult } from '../../src/kernel/core/thread.ts';
+import type { ThreadEnv } from '../../src/kernel/threads/ports.ts';
+import { collectThreads, type Retention } from '../../src/kernel/threads/recovery/gc.ts';
 import { text, type WireStep } from '../helpers/wire-server.ts';
 import { bash, edit, repository, type UndoDesk, worktrees } from './undo-desk.ts';
 

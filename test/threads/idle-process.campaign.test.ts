@@ -15,12 +15,12 @@ import {
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { Rye } from '../../src/app/api/rye.ts';
-import { systemClock } from '../../src/app/system.ts';
-import { runInTurn, settingsState } from '../../src/app/thread-process.ts';
-import type { ThreadResult } from '../../src/core/thread.ts';
-import { offerProcess, takeIdle } from '../../src/threads/family/idle-fs.ts';
-import type { RunnerCommand } from '../../src/threads/ports.ts';
+import type { Rye } from '../../src/kernel/app/api/rye.ts';
+import { systemClock } from '../../src/kernel/app/system.ts';
+import { runInTurn, settingsState } from '../../src/kernel/app/thread-process.ts';
+import type { ThreadResult } from '../../src/kernel/core/thread.ts';
+import { offerProcess, takeIdle } from '../../src/kernel/threads/family/idle-fs.ts';
+import type { RunnerCommand } from '../../src/kernel/threads/ports.ts';
 import { directive, lab, processesOf } from './lab.ts';
 
 function folder(): string {

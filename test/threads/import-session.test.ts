@@ -1,8 +1,8 @@
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { Rye } from '../../src/app/api/rye.ts';
-import { textOf } from '../../src/core/message.ts';
+import type { Rye } from '../../src/kernel/app/api/rye.ts';
+import { textOf } from '../../src/kernel/core/message.ts';
 import { type Lab, openLab } from '../attacks/lab.ts';
 import { reply } from '../helpers/wire-server.ts';
 

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { ResumeThreadRequest } from '../../src/app/api/threads.ts';
+import type { ResumeThreadRequest } from '../../src/kernel/app/api/threads.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { reply, text, thinking, type WireBody, type WireTurn } from '../helpers/wire-server.ts';
 import { openMortal } from './mortal-store.ts';

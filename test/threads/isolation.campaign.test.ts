@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { WorktreeChanges } from '../../src/core/isolation.ts';
+import type { WorktreeChanges } from '../../src/kernel/core/isolation.ts';
 import { settledCode } from '../attacks/lab.ts';
 import { sandboxWorks } from '../helpers/sandbox.ts';
 import { text, toolUse, type WireStep } from '../helpers/wire-server.ts';

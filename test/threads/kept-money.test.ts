@@ -1,10 +1,10 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, expect, it, onTestFinished } from 'vitest';
-import { systemClock, systemIds } from '../../src/app/system.ts';
-import { toMicroUsd } from '../../src/core/usage.ts';
-import { openStore } from '../../src/storage/open-store.ts';
-import type { BudgetRow, Store } from '../../src/storage/store.ts';
+import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
+import { toMicroUsd } from '../../src/kernel/core/usage.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
+import type { BudgetRow, Store } from '../../src/kernel/storage/store.ts';
 import { COST, T0, T1, threadParams } from '../../testing/conformance/fixtures.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { cliPackage } from '../helpers/run-cli.ts';

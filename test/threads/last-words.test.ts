@@ -1,18 +1,18 @@
 import { describe, expect, it } from 'vitest';
-import type { EventDraft, LogEvent } from '../../src/core/events.ts';
-import { compact } from '../../src/core/json.ts';
-import type { ThreadRecord } from '../../src/core/thread.ts';
-import { NO_COST, NO_USAGE } from '../../src/core/usage.ts';
-import type { ModelProvider } from '../../src/providers/provider.ts';
-import type { OwnerState } from '../../src/storage/store.ts';
-import type { Sources } from '../../src/threads/ports.ts';
+import type { EventDraft, LogEvent } from '../../src/kernel/core/events.ts';
+import { compact } from '../../src/kernel/core/json.ts';
+import type { ThreadRecord } from '../../src/kernel/core/thread.ts';
+import { NO_COST, NO_USAGE } from '../../src/kernel/core/usage.ts';
+import type { ModelProvider } from '../../src/kernel/providers/provider.ts';
+import type { OwnerState } from '../../src/kernel/storage/store.ts';
+import type { Sources } from '../../src/kernel/threads/ports.ts';
 import {
   heardLog,
   ratesOf,
   type Silence,
   settledAnswer,
   timeOfDeath,
-} from '../../src/threads/recovery/last-words.ts';
+} from '../../src/kernel/threads/recovery/last-words.ts';
 import { logOf, MODEL, planOf } from '../loop/scripted.ts';
 
 const NOW_MS = Date.parse('2026-01-01T12:00:00.000Z');

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import type { LogEvent } from '../../src/core/events.ts';
-import { openLiveExport } from '../../src/threads/run/live-export.ts';
+import type { LogEvent } from '../../src/kernel/core/events.ts';
+import { openLiveExport } from '../../src/kernel/threads/run/live-export.ts';
 
 /** A thread whose export is followed; `pass` lets the moment pass after which the file is opened. */
 async function followed() {

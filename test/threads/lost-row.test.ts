@@ -1,8 +1,8 @@
 import { copyFileSync, mkdirSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { systemClock, systemIds } from '../../src/app/system.ts';
-import { openStore } from '../../src/storage/open-store.ts';
+import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
 import { libraryLab } from '../app/library-lab.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { reply } from '../helpers/wire-server.ts';

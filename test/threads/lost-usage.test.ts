@@ -1,12 +1,16 @@
 import { describe, expect, it } from 'vitest';
-import { shippedKinds } from '../../src/app/models.ts';
-import type { EventDraft } from '../../src/core/events.ts';
-import { compact } from '../../src/core/json.ts';
-import type { AssistantMessage } from '../../src/core/message.ts';
-import type { PlannedModel, ThreadPlan } from '../../src/core/plan.ts';
-import { NO_COST, NO_USAGE } from '../../src/core/usage.ts';
-import { traitsOf } from '../../src/providers/provider.ts';
-import { type Connections, lostUsage, withLost } from '../../src/threads/recovery/lost-usage.ts';
+import { shippedKinds } from '../../src/kernel/app/models.ts';
+import type { EventDraft } from '../../src/kernel/core/events.ts';
+import { compact } from '../../src/kernel/core/json.ts';
+import type { AssistantMessage } from '../../src/kernel/core/message.ts';
+import type { PlannedModel, ThreadPlan } from '../../src/kernel/core/plan.ts';
+import { NO_COST, NO_USAGE } from '../../src/kernel/core/usage.ts';
+import { traitsOf } from '../../src/kernel/providers/provider.ts';
+import {
+  type Connections,
+  lostUsage,
+  withLost,
+} from '../../src/kernel/threads/recovery/lost-usage.ts';
 import { logOf, MODEL, planOf } from '../loop/scripted.ts';
 
 const DEAR: PlannedModel = { ...MODEL, id: 'dear', pricing: { input: 100, output: 100 } };

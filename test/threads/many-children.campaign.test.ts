@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { toMicroUsd } from '../../src/core/usage.ts';
+import { toMicroUsd } from '../../src/kernel/core/usage.ts';
 import { reply, startWireServer } from '../helpers/wire-server.ts';
 import { directive, lab, processesOf } from './lab.ts';
 

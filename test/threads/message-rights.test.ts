@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { RyeError } from '../../src/core/errors.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
 import { desk } from './steering-desk.ts';
 
 it('a thread may write to its parent and to those below it, and to no other', async () => {

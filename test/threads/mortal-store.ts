@@ -1,8 +1,8 @@
 import { hostname } from 'node:os';
-import { systemClock, systemIds } from '../../src/app/system.ts';
-import { openStore } from '../../src/storage/open-store.ts';
-import { ownerOf } from '../../src/storage/owners.ts';
-import type { Store } from '../../src/storage/store.ts';
+import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
+import { ownerOf } from '../../src/kernel/storage/owners.ts';
+import type { Store } from '../../src/kernel/storage/store.ts';
 
 /** A process that may die: everything that it does with its store after its death has no effect. */
 export interface Mortal {

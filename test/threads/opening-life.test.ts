@@ -1,10 +1,10 @@
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { lazy } from '../../src/app/lazy.ts';
-import { threadEnv } from '../../src/app/thread-env.ts';
-import { Workspace } from '../../src/app/workspace.ts';
-import type { ThreadEnv } from '../../src/threads/ports.ts';
-import { runDirective } from '../../src/threads/run/lifecycle.ts';
-import type { Worktrees } from '../../src/threads/worktrees.ts';
+import { lazy } from '../../src/kernel/app/lazy.ts';
+import { threadEnv } from '../../src/kernel/app/thread-env.ts';
+import { Workspace } from '../../src/kernel/app/workspace.ts';
+import type { ThreadEnv } from '../../src/kernel/threads/ports.ts';
+import { runDirective } from '../../src/kernel/threads/run/lifecycle.ts';
+import type { Worktrees } from '../../src/kernel/threads/worktrees.ts';
 import { text } from '../helpers/wire-server.ts';
 import { bash, repository, type UndoDesk } from './undo-desk.ts';
 

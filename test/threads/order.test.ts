@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
+import type { LogEvent, UnknownEvent } from '../../src/kernel/core/events.ts';
 import { libraryLab } from '../app/library-lab.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 

@@ -2,11 +2,11 @@ import { existsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import path from 'node:path';
 import { describe, expect, it, onTestFinished, test } from 'vitest';
-import type { Rye } from '../../src/app/api/rye.ts';
-import { systemClock, systemIds } from '../../src/app/system.ts';
-import { openStore } from '../../src/storage/open-store.ts';
-import { ownerOf } from '../../src/storage/owners.ts';
-import type { Owner } from '../../src/storage/store.ts';
+import type { Rye } from '../../src/kernel/app/api/rye.ts';
+import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
+import { ownerOf } from '../../src/kernel/storage/owners.ts';
+import type { Owner } from '../../src/kernel/storage/store.ts';
 import { openLab } from '../attacks/lab.ts';
 import { lab } from './lab.ts';
 

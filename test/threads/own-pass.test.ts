@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { openMemoryStore } from '../../src/storage/memory-store.ts';
-import { ownPass } from '../../src/threads/run/own-pass.ts';
+import { openMemoryStore } from '../../src/kernel/storage/memory-store.ts';
+import { ownPass } from '../../src/kernel/threads/run/own-pass.ts';
 import { libraryLab } from '../app/library-lab.ts';
 import { reply } from '../helpers/wire-server.ts';
 

@@ -2,11 +2,11 @@ import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { systemClock, systemIds } from '../../src/app/system.ts';
-import { isoTime } from '../../src/core/clock.ts';
-import { openStore } from '../../src/storage/open-store.ts';
-import { ownerOf } from '../../src/storage/owners.ts';
-import { beatMs, deathOf, silentOnes } from '../../src/threads/run/liveness.ts';
+import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
+import { isoTime } from '../../src/kernel/core/clock.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
+import { ownerOf } from '../../src/kernel/storage/owners.ts';
+import { beatMs, deathOf, silentOnes } from '../../src/kernel/threads/run/liveness.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
 const STALE_SECONDS = 60;

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
+import type { LogEvent, UnknownEvent } from '../../src/kernel/core/events.ts';
 import { directive, type Lab, openLab, shellTool } from '../attacks/lab.ts';
 import { calls, reply, toolUse, type WireRequest } from '../helpers/wire-server.ts';
 

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import type { EventDraft } from '../../src/core/events.ts';
-import { openMemoryStore } from '../../src/storage/memory-store.ts';
-import { Recorder } from '../../src/threads/run/recorder.ts';
+import type { EventDraft } from '../../src/kernel/core/events.ts';
+import { openMemoryStore } from '../../src/kernel/storage/memory-store.ts';
+import { Recorder } from '../../src/kernel/threads/run/recorder.ts';
 import { headerFor, testKey } from '../log/support.ts';
 import { VirtualClock } from '../loop/scripted.ts';
 import { countingIds } from '../storage/support.ts';

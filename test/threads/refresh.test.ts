@@ -1,9 +1,9 @@
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
-import type { ThreadPlan } from '../../src/core/plan.ts';
-import type { ThreadDocument } from '../../src/threads/thread-document.ts';
+import type { LogEvent, UnknownEvent } from '../../src/kernel/core/events.ts';
+import type { ThreadPlan } from '../../src/kernel/core/plan.ts';
+import type { ThreadDocument } from '../../src/kernel/threads/thread-document.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 

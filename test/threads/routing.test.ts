@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../src/core/json.ts';
-import { parseHooks } from '../../src/hooks/declaration.ts';
-import type { ItemSource } from '../../src/threads/ports.ts';
-import { resolveDirective } from '../../src/threads/prepare/directive.ts';
-import type { ThreadConfig } from '../../src/threads/thread-config.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { parseHooks } from '../../src/kernel/hooks/declaration.ts';
+import type { ItemSource } from '../../src/kernel/threads/ports.ts';
+import { resolveDirective } from '../../src/kernel/threads/prepare/directive.ts';
+import type { ThreadConfig } from '../../src/kernel/threads/thread-config.ts';
 
 const directive = (id: string, inner: string, attributes = '') =>
   `\`\`\`xml\n<directive name="${id}" version="1.0.0"${attributes}>\n<metadata><description>d</description><category></category><author>x</author></metadata>\n${inner}\n</directive>\n\`\`\`\n`;

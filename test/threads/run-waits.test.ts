@@ -1,9 +1,9 @@
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { systemClock, systemIds } from '../../src/app/system.ts';
-import { openStore } from '../../src/storage/open-store.ts';
-import type { Store } from '../../src/storage/store.ts';
+import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
+import type { Store } from '../../src/kernel/storage/store.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { reply } from '../helpers/wire-server.ts';
 

@@ -2,11 +2,11 @@ import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { threadEnv } from '../../src/app/thread-env.ts';
-import { Workspace } from '../../src/app/workspace.ts';
-import { launchThread } from '../../src/threads/family/spawn.ts';
-import type { RunnerCommand, ThreadEnv } from '../../src/threads/ports.ts';
-import { prepareThread } from '../../src/threads/prepare/prepare.ts';
+import { threadEnv } from '../../src/kernel/app/thread-env.ts';
+import { Workspace } from '../../src/kernel/app/workspace.ts';
+import { launchThread } from '../../src/kernel/threads/family/spawn.ts';
+import type { RunnerCommand, ThreadEnv } from '../../src/kernel/threads/ports.ts';
+import { prepareThread } from '../../src/kernel/threads/prepare/prepare.ts';
 import { libraryLab } from '../app/library-lab.ts';
 
 /** A process that waits for a thread, as rye leaves it, and waits on. */

@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
-import type { BudgetRow } from '../../src/policy/budget.ts';
+import type { BudgetRow } from '../../src/kernel/policy/budget.ts';
 import type { Lab } from '../attacks/lab.ts';
 import type { WireRequest, WireStep, WireTurn } from '../helpers/wire-server.ts';
 

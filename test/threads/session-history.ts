@@ -1,11 +1,11 @@
 import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect } from 'vitest';
-import type { Rye } from '../../src/app/api/rye.ts';
-import type { LibraryTool } from '../../src/app/presets.ts';
-import { RyeError } from '../../src/core/errors.ts';
-import { type Message, textOf } from '../../src/core/message.ts';
-import { toMicroUsd } from '../../src/core/usage.ts';
+import type { Rye } from '../../src/kernel/app/api/rye.ts';
+import type { LibraryTool } from '../../src/kernel/app/presets.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
+import { type Message, textOf } from '../../src/kernel/core/message.ts';
+import { toMicroUsd } from '../../src/kernel/core/usage.ts';
 import type { Lab } from '../attacks/lab.ts';
 import type { WireBody, WireRequest, WireServer } from '../helpers/wire-server.ts';
 import { type Mortal, openMortal } from './mortal-store.ts';

@@ -1,8 +1,8 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { Rye } from '../../src/app/api/rye.ts';
-import { textOf } from '../../src/core/message.ts';
+import type { Rye } from '../../src/kernel/app/api/rye.ts';
+import { textOf } from '../../src/kernel/core/message.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { calls, reply, toolUse, type WireScript, type WireServer } from '../helpers/wire-server.ts';
 

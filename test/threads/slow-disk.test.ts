@@ -1,9 +1,9 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
-import { defineTool } from '../../src/app/program/define-tool.ts';
-import { openMemoryStore } from '../../src/storage/memory-store.ts';
-import type { Store, TurnProgress } from '../../src/storage/store.ts';
+import { defineTool } from '../../src/kernel/app/program/define-tool.ts';
+import { openMemoryStore } from '../../src/kernel/storage/memory-store.ts';
+import type { Store, TurnProgress } from '../../src/kernel/storage/store.ts';
 import { libraryLab } from '../app/library-lab.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 

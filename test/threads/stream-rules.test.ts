@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
+import type { LogEvent, UnknownEvent } from '../../src/kernel/core/events.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { runCli } from '../helpers/run-cli.ts';
 import { calls, reply, text, toolUse, type WireRequest } from '../helpers/wire-server.ts';

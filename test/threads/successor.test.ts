@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import type { Limits } from '../../src/core/limits.ts';
-import type { ThreadRecord, ThreadResult, ThreadStatus } from '../../src/core/thread.ts';
-import { NO_COST } from '../../src/core/usage.ts';
-import { keptThreads } from '../../src/threads/recovery/gc.ts';
+import type { Limits } from '../../src/kernel/core/limits.ts';
+import type { ThreadRecord, ThreadResult, ThreadStatus } from '../../src/kernel/core/thread.ts';
+import { NO_COST } from '../../src/kernel/core/usage.ts';
+import { keptThreads } from '../../src/kernel/threads/recovery/gc.ts';
 import {
   assertSomethingLeft,
   joinChain,
   overrideLimits,
   remainingLimits,
-} from '../../src/threads/recovery/successor.ts';
+} from '../../src/kernel/threads/recovery/successor.ts';
 
 const LIMITS: Limits = {
   turns: 10,

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import { NO_USAGE } from '../../src/core/usage.ts';
-import type { ErrorRule } from '../../src/policy/error-class.ts';
-import type { ModelEvent } from '../../src/providers/provider.ts';
-import { REMOTE_MODEL } from '../../src/providers/provider.ts';
-import { type Summarizer, summarize } from '../../src/threads/run/summarize.ts';
+import { NO_USAGE } from '../../src/kernel/core/usage.ts';
+import type { ErrorRule } from '../../src/kernel/policy/error-class.ts';
+import type { ModelEvent } from '../../src/kernel/providers/provider.ts';
+import { REMOTE_MODEL } from '../../src/kernel/providers/provider.ts';
+import { type Summarizer, summarize } from '../../src/kernel/threads/run/summarize.ts';
 import { answers, fails, MODEL, VirtualClock } from '../loop/scripted.ts';
 
 const OVERLOADED: ErrorRule = {

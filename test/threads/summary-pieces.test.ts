@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { Rye } from '../../src/app/api/rye.ts';
-import type { EventPayloads } from '../../src/core/events.ts';
-import { textOf } from '../../src/core/message.ts';
-import { addUsage, NO_USAGE, type Usage } from '../../src/core/usage.ts';
+import type { Rye } from '../../src/kernel/app/api/rye.ts';
+import type { EventPayloads } from '../../src/kernel/core/events.ts';
+import { textOf } from '../../src/kernel/core/message.ts';
+import { addUsage, NO_USAGE, type Usage } from '../../src/kernel/core/usage.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { type RunningCli, startCli } from '../faults/world.ts';
 import {

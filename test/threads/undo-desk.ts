@@ -10,7 +10,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { onTestFinished } from 'vitest';
-import type { FileUndo, UndoRequest } from '../../src/app/api/trees.ts';
+import type { FileUndo, UndoRequest } from '../../src/kernel/app/api/trees.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { text, toolUse, type WireStep, type WireTurn } from '../helpers/wire-server.ts';

@@ -8,8 +8,8 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { systemClock, systemIds } from '../../src/app/system.ts';
-import { openStore } from '../../src/storage/open-store.ts';
+import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
 import { text } from '../helpers/wire-server.ts';
 import { bash, edit, execute, undoDesk, write } from './undo-desk.ts';
 

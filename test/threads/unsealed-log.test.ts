@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { openMemoryStore } from '../../src/storage/memory-store.ts';
+import { openMemoryStore } from '../../src/kernel/storage/memory-store.ts';
 import { libraryLab } from '../app/library-lab.ts';
 import { reply } from '../helpers/wire-server.ts';
 

@@ -1,10 +1,10 @@
 import { mkdirSync, utimesSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { lockChat } from '../../src/app/chat-lock.ts';
-import { lockSchedules } from '../../src/app/schedules/schedule-locks.ts';
-import { systemClock, systemIds } from '../../src/app/system.ts';
-import { openStore } from '../../src/storage/open-store.ts';
+import { lockSchedules } from '../../src/features/schedules/schedule-locks.ts';
+import { lockChat } from '../../src/kernel/app/chat-lock.ts';
+import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
+import { openStore } from '../../src/kernel/storage/open-store.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { reply } from '../helpers/wire-server.ts';
 

@@ -1,10 +1,10 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import { expect, it, onTestFinished } from 'vitest';
-import { threadEnv } from '../../src/app/thread-env.ts';
-import { Workspace } from '../../src/app/workspace.ts';
-import { waitThreads } from '../../src/threads/family/wait.ts';
-import type { ThreadEnv } from '../../src/threads/ports.ts';
+import { threadEnv } from '../../src/kernel/app/thread-env.ts';
+import { Workspace } from '../../src/kernel/app/workspace.ts';
+import { waitThreads } from '../../src/kernel/threads/family/wait.ts';
+import type { ThreadEnv } from '../../src/kernel/threads/ports.ts';
 import { crashed, THREADS } from './crash-desk.ts';
 import type { UndoDesk } from './undo-desk.ts';
 

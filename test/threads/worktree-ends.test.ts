@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { openMemoryStore } from '../../src/storage/memory-store.ts';
-import { removeDead } from '../../src/threads/recovery/crashed-worktree.ts';
-import { ThreadWorktree } from '../../src/threads/run/isolation.ts';
+import { openMemoryStore } from '../../src/kernel/storage/memory-store.ts';
+import { removeDead } from '../../src/kernel/threads/recovery/crashed-worktree.ts';
+import { ThreadWorktree } from '../../src/kernel/threads/run/isolation.ts';
 import { countingIds, STOPPED, threadParams } from '../../testing/conformance/fixtures.ts';
 
 const WORKTREE = { path: '.ai/state/worktrees/t', base: 'abc', result: 'merge' };

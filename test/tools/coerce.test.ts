@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { JsonObject, JsonValue } from '../../src/core/json.ts';
-import { coerceInput, coerceValue, hasType } from '../../src/tools/coerce.ts';
+import type { JsonObject, JsonValue } from '../../src/kernel/core/json.ts';
+import { coerceInput, coerceValue, hasType } from '../../src/kernel/tools/coerce.ts';
 
 const TYPES = ['string', 'integer', 'number', 'boolean', 'array', 'object', 'null'];
 

@@ -1,7 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../src/core/json.ts';
-import { type OutputDeclaration, VALUE_TYPES } from '../../src/core/plan.ts';
-import { checkOutputs, directiveReturnDefinition } from '../../src/tools/directive-return.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { type OutputDeclaration, VALUE_TYPES } from '../../src/kernel/core/plan.ts';
+import {
+  checkOutputs,
+  directiveReturnDefinition,
+} from '../../src/kernel/tools/directive-return.ts';
 
 function output(name: string, type: OutputDeclaration['type'], required = true): OutputDeclaration {
   return { name, type, required, description: '' };

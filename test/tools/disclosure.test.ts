@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { textOf } from '../../src/core/message.ts';
+import { textOf } from '../../src/kernel/core/message.ts';
 import {
   chooseDisclosure,
   createToolSearch,
@@ -8,7 +8,7 @@ import {
   type DisclosureCandidate,
   deferredCatalog,
   definitionTokens,
-} from '../../src/tools/disclosure.ts';
+} from '../../src/kernel/tools/disclosure.ts';
 import { Project, shown } from './helpers.ts';
 
 function tool(name: string, size = 10): DisclosableTool {

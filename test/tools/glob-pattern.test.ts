@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import picomatch from 'picomatch';
 import { describe, expect, it } from 'vitest';
-import { compileGlob } from '../../src/tools/glob-pattern.ts';
+import { compileGlob } from '../../src/kernel/tools/glob-pattern.ts';
 
 describe('compileGlob', () => {
   it.each([

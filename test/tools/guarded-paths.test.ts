@@ -1,6 +1,6 @@
 import { linkSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { GUARDED_KINDS, type GuardedKind, guardOf } from '../../src/tools/guarded-paths.ts';
+import { GUARDED_KINDS, type GuardedKind, guardOf } from '../../src/kernel/tools/guarded-paths.ts';
 import { Project } from './helpers.ts';
 
 const lifting = (...kinds: readonly GuardedKind[]) => ({

@@ -10,7 +10,7 @@ import {
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { holdNewTraps } from '../../src/tools/held-traps.ts';
+import { holdNewTraps } from '../../src/kernel/tools/held-traps.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
 it('a trap that is new, or a link in the place of another link, is moved away; what was there stays', () => {

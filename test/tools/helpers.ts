@@ -1,11 +1,11 @@
 import { mkdir, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import type { JsonObject } from '../../src/core/json.ts';
-import { textOf } from '../../src/core/message.ts';
-import { createBuiltinTools } from '../../src/tools/builtin/builtin-tools.ts';
-import type { BuiltinOptions } from '../../src/tools/builtin/options.ts';
-import type { Tool, ToolContext, ToolOutput } from '../../src/tools/tool.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { textOf } from '../../src/kernel/core/message.ts';
+import { createBuiltinTools } from '../../src/kernel/tools/builtin/builtin-tools.ts';
+import type { BuiltinOptions } from '../../src/kernel/tools/builtin/options.ts';
+import type { Tool, ToolContext, ToolOutput } from '../../src/kernel/tools/tool.ts';
 
 /** A project in a temporary folder, removed when the scope ends. */
 export class Project implements AsyncDisposable {

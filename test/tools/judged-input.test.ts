@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, realpathSync, symlinkSync, writeFileSync } from
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { judgedInput, nameOnDisk } from '../../src/tools/judged-input.ts';
+import { judgedInput, nameOnDisk } from '../../src/kernel/tools/judged-input.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
 it('a name has the letter case of the disk where the file system ignores case', () => {

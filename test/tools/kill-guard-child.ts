@@ -2,8 +2,8 @@
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync, writeSync } from 'node:fs';
 import path from 'node:path';
-import { killGuard } from '../../src/tools/kill-guard.ts';
-import { runProcess } from '../../src/tools/process.ts';
+import { killGuard } from '../../src/kernel/tools/kill-guard.ts';
+import { runProcess } from '../../src/kernel/tools/process.ts';
 
 /** The guard's work for what it does not hold must not grow with each line. */
 const MANY = 60;

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { Duplex } from 'node:stream';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { isAlive } from '../../src/tools/leftovers.ts';
+import { isAlive } from '../../src/kernel/tools/leftovers.ts';
 
 it.runIf(process.platform === 'linux')(
   'a process that has ended is not alive, also while its parent has not asked how',

@@ -2,11 +2,11 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { RyeError } from '../../src/core/errors.ts';
-import type { FileChange } from '../../src/core/file-change.ts';
-import { type MergeOutcome, mergeChanges } from '../../src/tools/git/merge.ts';
-import type { CollectedFile } from '../../src/tools/git/worktrees.ts';
-import { RestoredFiles } from '../../src/tools/restored-files.ts';
+import { type MergeOutcome, mergeChanges } from '../../src/features/worktrees/merge.ts';
+import type { CollectedFile } from '../../src/features/worktrees/worktrees.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
+import type { FileChange } from '../../src/kernel/core/file-change.ts';
+import { RestoredFiles } from '../../src/kernel/tools/restored-files.ts';
 
 interface Version {
   readonly text: string;

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { boundedProgress, HeadBuffer, TailBuffer } from '../../src/tools/output.ts';
+import { boundedProgress, HeadBuffer, TailBuffer } from '../../src/kernel/tools/output.ts';
 
 describe('TailBuffer', () => {
   // Requirement: truncation-named

@@ -3,8 +3,8 @@ import { mkdir, rename, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { openForRead, writeText } from '../../src/tools/files.ts';
-import { confine, isInside, type PathRules } from '../../src/tools/paths.ts';
+import { openForRead, writeText } from '../../src/kernel/tools/files.ts';
+import { confine, isInside, type PathRules } from '../../src/kernel/tools/paths.ts';
 import { Project } from './helpers.ts';
 
 function rules(project: Project, allow: readonly string[] = []): PathRules {

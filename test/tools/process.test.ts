@@ -1,7 +1,11 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { describe, expect, it } from 'vitest';
-import { childEnvironment, type ProcessRequest, runProcess } from '../../src/tools/process.ts';
+import {
+  childEnvironment,
+  type ProcessRequest,
+  runProcess,
+} from '../../src/kernel/tools/process.ts';
 import { Project } from './helpers.ts';
 
 /** Running processes, without zombies, whose environment carries `marker`. */

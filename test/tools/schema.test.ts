@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../src/core/json.ts';
-import { compileSchema, validateInput } from '../../src/tools/schema.ts';
-import { markForeign } from '../../src/tools/schema-dialect.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { compileSchema, validateInput } from '../../src/kernel/tools/schema.ts';
+import { markForeign } from '../../src/kernel/tools/schema-dialect.ts';
 
 const schema: JsonObject = {
   type: 'object',

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { RyeError } from '../../src/core/errors.ts';
-import { environmentSecrets, scrubText, withoutSecretsIn } from '../../src/tools/secrets.ts';
+import { RyeError } from '../../src/kernel/core/errors.ts';
+import { environmentSecrets, scrubText, withoutSecretsIn } from '../../src/kernel/tools/secrets.ts';
 
 it('takes the values of variables for secrets, also with a slash at the beginning, but not paths and words', () => {
   const secrets = {

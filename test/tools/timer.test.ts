@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { systemClock } from '../../src/app/system.ts';
-import { startTimer, timeoutSignal } from '../../src/tools/timer.ts';
+import { systemClock } from '../../src/kernel/app/system.ts';
+import { startTimer, timeoutSignal } from '../../src/kernel/tools/timer.ts';
 
 const DAY_MS = 86_400_000;
 const MONTH_MS = 30 * DAY_MS;

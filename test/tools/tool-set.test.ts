@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../src/core/json.ts';
-import { createExecuteTool } from '../../src/tools/primary/actions.ts';
-import { CAUTIOUS_TRAITS, type Tool, textOutput } from '../../src/tools/tool.ts';
-import { createToolSet } from '../../src/tools/tool-set.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import { createExecuteTool } from '../../src/kernel/tools/primary/actions.ts';
+import { CAUTIOUS_TRAITS, type Tool, textOutput } from '../../src/kernel/tools/tool.ts';
+import { createToolSet } from '../../src/kernel/tools/tool-set.ts';
 
 function tool(id: string, extra: Partial<Tool> = {}): Tool {
   return {

@@ -1,7 +1,7 @@
 import { createHash, verify } from 'node:crypto';
 import canonicalize from 'canonicalize';
 import { describe, expect, it } from 'vitest';
-import type { ApprovalDecision, SignedDecision } from '../../src/core/approval.ts';
+import type { ApprovalDecision, SignedDecision } from '../../src/kernel/core/approval.ts';
 import {
   canonicalSha256,
   decisionFault,
@@ -9,8 +9,8 @@ import {
   recordedFault,
   signatureFault,
   signDecision,
-} from '../../src/trust/approval.ts';
-import { generateKeyPair, type KeyStatus, readPrivateKey } from '../../src/trust/keys.ts';
+} from '../../src/kernel/trust/approval.ts';
+import { generateKeyPair, type KeyStatus, readPrivateKey } from '../../src/kernel/trust/keys.ts';
 
 const key = readPrivateKey(generateKeyPair().privatePem, 'a key');
 const other = readPrivateKey(generateKeyPair().privatePem, 'another key');

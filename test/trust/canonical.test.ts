@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { canonicalJson } from '../../src/trust/canonical-json.ts';
+import { canonicalJson } from '../../src/kernel/trust/canonical-json.ts';
 
 describe('canonical JSON', () => {
   test('is what RFC 8785 section 3.2.2 and 3.2.3 show', () => {

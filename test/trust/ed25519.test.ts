@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { ed25519, naclEd25519, platformEd25519 } from '../../src/trust/ed25519.ts';
+import { ed25519, naclEd25519, platformEd25519 } from '../../src/kernel/trust/ed25519.ts';
 
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex');
 const bytes = (text: string): Uint8Array => Buffer.from(text, 'hex');

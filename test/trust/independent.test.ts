@@ -4,14 +4,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import nacl from 'tweetnacl';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openRye } from '../../src/app/open-rye.ts';
-import { naclEd25519, platformEd25519 } from '../../src/trust/ed25519.ts';
-import { readPrivateKey } from '../../src/trust/keys.ts';
-import { checkDocument, checkText, signText } from '../../src/trust/signature.ts';
+import { openRye } from '../../src/kernel/app/open-rye.ts';
+import { naclEd25519, platformEd25519 } from '../../src/kernel/trust/ed25519.ts';
+import { readPrivateKey } from '../../src/kernel/trust/keys.ts';
+import { checkDocument, checkText, signText } from '../../src/kernel/trust/signature.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
 /*
- * A second implementation of the format, from its description in docs/trust.md alone: nothing of src/trust takes part
+ * A second implementation of the format, from its description in docs/trust.md alone: nothing of src/kernel/trust takes part
  * in what it computes.
  */
 

@@ -5,7 +5,7 @@ import {
   parseTrustedKey,
   renderTrustedKey,
   tomlString,
-} from '../../src/trust/key-files.ts';
+} from '../../src/kernel/trust/key-files.ts';
 import { testKey } from './keys.ts';
 
 const parse = (text: string): object => parseToml(text, 'k.toml');

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { generateKeyPair, readPublicKey } from '../../src/trust/keys.ts';
+import { generateKeyPair, readPublicKey } from '../../src/kernel/trust/keys.ts';
 
 it('the id of a new key is a text in YAML without quotes', () => {
   const ids = Array.from(

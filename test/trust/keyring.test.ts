@@ -14,12 +14,12 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { certificateText } from '../../src/trust/certificates.ts';
-import { renderTrustedKey, trustedKeySubject } from '../../src/trust/key-files.ts';
-import { revocationSubject } from '../../src/trust/key-statements.ts';
-import { openKeyring } from '../../src/trust/keyring-fs.ts';
-import type { Keyring, SigningKey } from '../../src/trust/keys.ts';
-import { checkText, signText } from '../../src/trust/signature.ts';
+import { certificateText } from '../../src/kernel/trust/certificates.ts';
+import { renderTrustedKey, trustedKeySubject } from '../../src/kernel/trust/key-files.ts';
+import { revocationSubject } from '../../src/kernel/trust/key-statements.ts';
+import { openKeyring } from '../../src/kernel/trust/keyring-fs.ts';
+import type { Keyring, SigningKey } from '../../src/kernel/trust/keys.ts';
+import { checkText, signText } from '../../src/kernel/trust/signature.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { testKey } from './keys.ts';
 

@@ -3,7 +3,7 @@ import {
   type KeyStatus,
   readPrivateKey,
   type SigningKey,
-} from '../../src/trust/keys.ts';
+} from '../../src/kernel/trust/keys.ts';
 
 /** A signing key that is the same in every run. */
 export function testKey(seed: number): SigningKey {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { acceptedPins, type FoundLock, type Pin } from '../../src/trust/lock.ts';
+import { acceptedPins, type FoundLock, type Pin } from '../../src/kernel/trust/lock.ts';
 
 const pin = (id: string, by: string): Pin => ({
   type: 'directive',

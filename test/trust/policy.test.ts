@@ -7,8 +7,8 @@ import {
   overlayPolicy,
   readPolicyLayer,
   STRICT_POLICY,
-} from '../../src/trust/policy.ts';
-import type { SignatureFault, Verdict } from '../../src/trust/signature.ts';
+} from '../../src/kernel/trust/policy.ts';
+import type { SignatureFault, Verdict } from '../../src/kernel/trust/signature.ts';
 
 const GOOD: Verdict = {
   ok: true,

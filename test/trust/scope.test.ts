@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { type KeyScope, maySign, maySignRecords } from '../../src/trust/scope.ts';
+import { type KeyScope, maySign, maySignRecords } from '../../src/kernel/trust/scope.ts';
 
 const RECORDS: readonly (readonly [string, KeyScope, boolean])[] = [
   ['signs all', { purposes: ['sign'] }, true],

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type JsonObject, parseJson } from '../../src/core/json.ts';
-import { fingerprint, readPrivateKey, readPublicKey } from '../../src/trust/keys.ts';
-import { payloadSigner, payloadVerifier } from '../../src/trust/payloads.ts';
+import { type JsonObject, parseJson } from '../../src/kernel/core/json.ts';
+import { fingerprint, readPrivateKey, readPublicKey } from '../../src/kernel/trust/keys.ts';
+import { payloadSigner, payloadVerifier } from '../../src/kernel/trust/payloads.ts';
 import {
   checkDocument,
   checkText,
@@ -11,13 +11,13 @@ import {
   signatureState,
   signDocument,
   signText,
-} from '../../src/trust/signature.ts';
+} from '../../src/kernel/trust/signature.ts';
 import {
   blankSignatureLine,
   type SignatureStyle,
   signatureStyle,
   signedStatement,
-} from '../../src/trust/signature-line.ts';
+} from '../../src/kernel/trust/signature-line.ts';
 import { signedOlder } from '../helpers/signed-files.ts';
 import { lookup, testKey } from './keys.ts';
 

@@ -3,7 +3,7 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { digestSigned } from '../../src/trust/signed-digest-fs.ts';
+import { digestSigned } from '../../src/kernel/trust/signed-digest-fs.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
 const LINE = '<!-- rye:signed:v2:anything -->\n';

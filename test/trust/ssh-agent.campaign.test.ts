@@ -4,8 +4,8 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } fro
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { readPublicKey } from '../../src/trust/keys.ts';
-import { agentSigner, sshAgent } from '../../src/trust/ssh-agent.ts';
+import { readPublicKey } from '../../src/kernel/trust/keys.ts';
+import { agentSigner, sshAgent } from '../../src/kernel/trust/ssh-agent.ts';
 import { directive } from '../attacks/lab.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { calls, reply, startWireServer, toolUse } from '../helpers/wire-server.ts';

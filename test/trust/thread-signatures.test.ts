@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { checkText, detachedSignature, signText } from '../../src/trust/signature.ts';
+import { checkText, detachedSignature, signText } from '../../src/kernel/trust/signature.ts';
 import { lookup, testKey } from './keys.ts';
 
 const key = testKey(1);

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { ApprovalRequest, RequestedApproval, SignedDecision } from '../../src/core/approval.ts';
+import type { ApprovalRequest, RequestedApproval, SignedDecision } from '../../src/kernel/core/approval.ts';
 import { type OpenStore, T0, T1, T2 } from './fixtures.ts';
 
 const EXPIRY = '2026-02-24T10:00:00.000Z';

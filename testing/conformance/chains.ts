@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { NO_COST } from '../../src/core/usage.ts';
+import { NO_COST } from '../../src/kernel/core/usage.ts';
 import { type OpenStore, T0, T1, threadParams } from './fixtures.ts';
 
 /** Chains of continuations, and requests to cancel, which follow them. */

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import type { DeliveryFacts } from '../../src/core/delivery.ts';
-import type { RunKey } from '../../src/storage/deliveries.ts';
-import type { Store } from '../../src/storage/store.ts';
+import type { DeliveryFacts } from '../../src/kernel/core/delivery.ts';
+import type { RunKey } from '../../src/kernel/storage/deliveries.ts';
+import type { Store } from '../../src/kernel/storage/store.ts';
 import {
   COST,
   fromPerson,

@@ -7,20 +7,20 @@ import {
   verify,
 } from 'node:crypto';
 import canonicalize from 'canonicalize';
-import type { Clock } from '../../src/core/clock.ts';
-import type { EventDraft, LogHeader } from '../../src/core/events.ts';
-import type { IdSource } from '../../src/core/ids.ts';
-import type { JsonObject } from '../../src/core/json.ts';
-import type { PayloadSigner, PayloadVerifier } from '../../src/core/signing.ts';
-import { NO_COST } from '../../src/core/usage.ts';
-import type { EnqueueParams, RunKey, SteerParams } from '../../src/storage/deliveries.ts';
+import type { Clock } from '../../src/kernel/core/clock.ts';
+import type { EventDraft, LogHeader } from '../../src/kernel/core/events.ts';
+import type { IdSource } from '../../src/kernel/core/ids.ts';
+import type { JsonObject } from '../../src/kernel/core/json.ts';
+import type { PayloadSigner, PayloadVerifier } from '../../src/kernel/core/signing.ts';
+import { NO_COST } from '../../src/kernel/core/usage.ts';
+import type { EnqueueParams, RunKey, SteerParams } from '../../src/kernel/storage/deliveries.ts';
 import type {
   LogReopenOptions,
   Owner,
   OwnerColumns,
   RegisterParams,
   Store,
-} from '../../src/storage/store.ts';
+} from '../../src/kernel/storage/store.ts';
 
 /** Opens an empty store, which is closed after the test. */
 export type OpenStore = () => Promise<Store>;

@@ -6,8 +6,8 @@ import type {
   RunLeg,
   Worker,
   WorkOptions,
-} from '../../src/fleet/port.ts';
-import type { Transaction } from '../../src/storage/sql-work.ts';
+} from '../../src/kernel/storage/fleet-queue.ts';
+import type { Transaction } from '../../src/kernel/storage/sql-work.ts';
 
 /** A queue with what the suite needs beside the port. */
 export interface OpenedQueue {

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import type { ScheduleState } from '../../src/fleet/port.ts';
+import type { ScheduleState } from '../../src/kernel/storage/fleet-queue.ts';
 import { eventually, House, noting, type OpenedQueue } from './fleet-fixtures.ts';
 import { stoppingCases } from './fleet-stopping.ts';
 

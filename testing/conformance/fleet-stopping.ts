@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { QueueNotice } from '../../src/fleet/port.ts';
+import type { QueueNotice } from '../../src/kernel/storage/fleet-queue.ts';
 import { aborted, eventually, type House, noting } from './fleet-fixtures.ts';
 
 /** Cases in which a leg ends other than by its run: cancelled, drained, failed, dead, hostile; and what is forgotten. */

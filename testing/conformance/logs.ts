@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import type { EventDraft } from '../../src/core/events.ts';
-import type { LogWriter, Store } from '../../src/storage/store.ts';
+import type { EventDraft } from '../../src/kernel/core/events.ts';
+import type { LogWriter, Store } from '../../src/kernel/storage/store.ts';
 import {
   delta,
   fulfilled,

@@ -1,13 +1,13 @@
 import { afterEach, describe, expect, test } from 'vitest';
-import { isJsonObject, parseJson } from '../../src/core/json.ts';
-import type { AssistantBlock, Message } from '../../src/core/message.ts';
-import { userText } from '../../src/core/message.ts';
+import { isJsonObject, parseJson } from '../../src/kernel/core/json.ts';
+import type { AssistantBlock, Message } from '../../src/kernel/core/message.ts';
+import { userText } from '../../src/kernel/core/message.ts';
 import type {
   ModelEvent,
   ModelProvider,
   ModelRequest,
   ProviderFailure,
-} from '../../src/providers/provider.ts';
+} from '../../src/kernel/providers/provider.ts';
 
 /** The content of an answer. Adapters translate it to their wire. */
 export interface Scenario {

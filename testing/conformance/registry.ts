@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { NO_COST } from '../../src/core/usage.ts';
-import type { RegisterParams } from '../../src/storage/store.ts';
+import { NO_COST } from '../../src/kernel/core/usage.ts';
+import type { RegisterParams } from '../../src/kernel/storage/store.ts';
 import {
   COST,
   fulfilled,

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import type { SearchDocument, SearchFilters, SearchNode } from '../../src/core/search.ts';
-import type { SearchIndex } from '../../src/storage/search-index.ts';
+import type { SearchDocument, SearchFilters, SearchNode } from '../../src/kernel/core/search.ts';
+import type { SearchIndex } from '../../src/kernel/storage/search-index.ts';
 import { type OpenStore, T0, T1 } from './fixtures.ts';
 
 function document(key: string, changes: Partial<SearchDocument> = {}): SearchDocument {

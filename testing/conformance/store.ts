@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import type { Clock } from '../../src/core/clock.ts';
-import type { IdSource } from '../../src/core/ids.ts';
-import type { Store } from '../../src/storage/store.ts';
+import type { Clock } from '../../src/kernel/core/clock.ts';
+import type { IdSource } from '../../src/kernel/core/ids.ts';
+import type { Store } from '../../src/kernel/storage/store.ts';
 import { approvalCases, requestedApproval, signedDecision } from './approvals.ts';
 import { chainCases } from './chains.ts';
 import { deliveryCases } from './deliveries.ts';

@@ -2,12 +2,12 @@ import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import type { DecideRequest, ListedApproval } from '../../../src/app/api/approvals.ts';
-import { createApprovalDialog } from '../../../src/cli/approval/approval-dialog.ts';
-import { createColors } from '../../../src/cli/colors.ts';
-import type { KeyHandlers } from '../../../src/cli/keyboard.ts';
-import type { Footer } from '../../../src/cli/render/live-view.ts';
-import { RyeError } from '../../../src/core/errors.ts';
+import { createColors } from '../../../src/faces/ui/colors.ts';
+import { createApprovalDialog } from '../../../src/faces/ui/dialogs/approval-dialog.ts';
+import type { KeyHandlers } from '../../../src/faces/ui/keyboard.ts';
+import type { Footer } from '../../../src/faces/ui/render/live-view.ts';
+import type { DecideRequest, ListedApproval } from '../../../src/kernel/app/api/approvals.ts';
+import { RyeError } from '../../../src/kernel/core/errors.ts';
 import { removeFolder } from '../../helpers/remove-folder.ts';
 
 const REQUEST: ListedApproval = {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { meterLines } from '../../../src/cli/chat/chat-lines.ts';
-import { createColors } from '../../../src/cli/colors.ts';
+import { meterLines } from '../../../src/faces/ui/chat/chat-lines.ts';
+import { createColors } from '../../../src/faces/ui/colors.ts';
 import { COMPLETED } from '../events.ts';
 
 const STYLE = { colors: createColors(false), columns: 200 };

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { type Editor, openEditor, press } from '../../../src/cli/chat/editor.ts';
-import { drawField } from '../../../src/cli/chat/input-field.ts';
-import { MessageLines, messageOfText } from '../../../src/cli/chat/message-lines.ts';
-import { completionsOf, slashOf } from '../../../src/cli/chat/slash.ts';
-import { colorsOf } from '../../../src/cli/output.ts';
-import { graphemesOf } from '../../../src/cli/terminal-text.ts';
+import { colorsOf } from '../../../src/faces/cli/output.ts';
+import { type Editor, openEditor, press } from '../../../src/faces/ui/chat/editor.ts';
+import { drawField } from '../../../src/faces/ui/chat/input-field.ts';
+import { MessageLines, messageOfText } from '../../../src/faces/ui/chat/message-lines.ts';
+import { completionsOf, slashOf } from '../../../src/faces/ui/chat/slash.ts';
+import { graphemesOf } from '../../../src/faces/ui/terminal-text.ts';
 import { createFakeIo } from '../../helpers/fake-io.ts';
 
 /** Presses keys by name; a text in quotes is typed. Returns the field and what was sent. */

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { Key } from '../../../src/cli/keyboard.ts';
-import { graphemesOf } from '../../../src/cli/terminal-text.ts';
+import type { Key } from '../../../src/faces/ui/keyboard.ts';
+import { graphemesOf } from '../../../src/faces/ui/terminal-text.ts';
 import { type Lab, openLab } from '../../attacks/lab.ts';
 import { type FakeTerminal, openFakeTerminal } from '../../helpers/fake-terminal.ts';
 import { reply, text, type WireBody, type WireTurn } from '../../helpers/wire-server.ts';

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { ESCAPE_MS } from '../../../src/cli/keyboard.ts';
+import { ESCAPE_MS } from '../../../src/faces/ui/keyboard.ts';
 import { directive, type Lab, openLab } from '../../attacks/lab.ts';
 import { cliPackage } from '../../helpers/run-cli.ts';
 import { type Tmux, TmuxServer } from '../../helpers/tmux.ts';

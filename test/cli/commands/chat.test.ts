@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { openRye } from '../../../src/app/open-rye.ts';
-import { main } from '../../../src/cli/main.ts';
+import { main } from '../../../src/faces/cli/main.ts';
+import { openRye } from '../../../src/kernel/app/open-rye.ts';
 import { directive, type Lab, openLab } from '../../attacks/lab.ts';
 import { createFakeIo, type FakeIoOptions } from '../../helpers/fake-io.ts';
 import { reply, type WireBody, type WireTurn } from '../../helpers/wire-server.ts';
@@ -267,7 +267,7 @@ describe('rye chat without a terminal', () => {
 
   it('refuses a thread that another chat has open', async () => {
     await chat('Hi', '--thread-id', 'locked');
-    const { lockChat } = await import('../../../src/app/chat-lock.ts');
+    const { lockChat } = await import('../../../src/kernel/app/chat-lock.ts');
     const held = lockChat(lab.project, 'locked');
     const second = await chat('Me too', '--thread', 'locked');
     expect([second.code, second.out]).toEqual([1, '']);

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { openRye } from '../../../src/app/open-rye.ts';
-import { main } from '../../../src/cli/main.ts';
-import { readConfigText } from '../../../src/items/config-yaml.ts';
+import { main } from '../../../src/faces/cli/main.ts';
+import { openRye } from '../../../src/kernel/app/open-rye.ts';
+import { readConfigText } from '../../../src/kernel/items/config-yaml.ts';
 import { type Lab, openLab } from '../../attacks/lab.ts';
 import { createFakeIo } from '../../helpers/fake-io.ts';
 

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import type { Rye } from '../../../src/app/api/rye.ts';
-import { main } from '../../../src/cli/main.ts';
+import { main } from '../../../src/faces/cli/main.ts';
+import type { Rye } from '../../../src/kernel/app/api/rye.ts';
 import { createFakeIo, type FakeIoOptions } from '../../helpers/fake-io.ts';
 
 const REQUEST = {

@@ -2,9 +2,9 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { FetchedItem, ItemSummary, ItemsService } from '../../../src/app/api/items.ts';
-import type { Rye } from '../../../src/app/api/rye.ts';
-import { main } from '../../../src/cli/main.ts';
+import { main } from '../../../src/faces/cli/main.ts';
+import type { FetchedItem, ItemSummary, ItemsService } from '../../../src/kernel/app/api/items.ts';
+import type { Rye } from '../../../src/kernel/app/api/rye.ts';
 import { createFakeIo, type FakeIo, type FakeIoOptions } from '../../helpers/fake-io.ts';
 import { removeFolder } from '../../helpers/remove-folder.ts';
 

@@ -1,10 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { modelRows, shippedKinds } from '../../../src/app/models.ts';
-import { main } from '../../../src/cli/main.ts';
-import { type JsonObject, toText } from '../../../src/core/json.ts';
-import { parseCatalog } from '../../../src/providers/catalog.ts';
+import { main } from '../../../src/faces/cli/main.ts';
+import { modelRows, shippedKinds } from '../../../src/kernel/app/models.ts';
+import { type JsonObject, toText } from '../../../src/kernel/core/json.ts';
+import { parseCatalog } from '../../../src/kernel/providers/catalog.ts';
 import { createFakeIo } from '../../helpers/fake-io.ts';
 
 const FOLDER = new URL('../../../.ai/config/agent/providers/', import.meta.url);

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { openRye } from '../../../src/app/open-rye.ts';
-import { main } from '../../../src/cli/main.ts';
+import { main } from '../../../src/faces/cli/main.ts';
+import { openRye } from '../../../src/kernel/app/open-rye.ts';
 import { directive, type Lab, openLab } from '../../attacks/lab.ts';
 import { createFakeIo, type FakeIoOptions } from '../../helpers/fake-io.ts';
 import { reply, type WireBody } from '../../helpers/wire-server.ts';

@@ -1,8 +1,8 @@
 import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openRye } from '../../../src/app/open-rye.ts';
-import { main } from '../../../src/cli/main.ts';
+import { main } from '../../../src/faces/cli/main.ts';
+import { openRye } from '../../../src/kernel/app/open-rye.ts';
 import { directive, type Lab, openLab } from '../../attacks/lab.ts';
 import { createFakeIo } from '../../helpers/fake-io.ts';
 import { calls, reply, toolUse } from '../../helpers/wire-server.ts';

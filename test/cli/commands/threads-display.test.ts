@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import type { Rye } from '../../../src/app/api/rye.ts';
+import { main } from '../../../src/faces/cli/main.ts';
+import type { Rye } from '../../../src/kernel/app/api/rye.ts';
 import type {
   ChildrenService,
   RecoveryService,
   ThreadListFilter,
   ThreadTreeNode,
   WaitOptions,
-} from '../../../src/app/api/threads.ts';
-import { main } from '../../../src/cli/main.ts';
+} from '../../../src/kernel/app/api/threads.ts';
 import { createFakeIo, type FakeIoOptions } from '../../helpers/fake-io.ts';
 import { NOON, node, record } from '../thread-nodes.ts';
 

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
+import { main } from '../../../src/faces/cli/main.ts';
 import type {
   DeliveriesService,
   SentDelivery,
   ThreadsService,
-} from '../../../src/app/api/threads.ts';
-import { main } from '../../../src/cli/main.ts';
+} from '../../../src/kernel/app/api/threads.ts';
 import { createFakeIo, type FakeIo } from '../../helpers/fake-io.ts';
 import { assistantMessage, event, STARTED } from '../events.ts';
 

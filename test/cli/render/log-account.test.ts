@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { logAccount } from '../../../src/cli/render/log-line.ts';
-import type { EventDraft } from '../../../src/core/events.ts';
-import { NO_COST } from '../../../src/core/usage.ts';
+import { logAccount } from '../../../src/faces/ui/render/log-line.ts';
+import type { EventDraft } from '../../../src/kernel/core/events.ts';
+import { NO_COST } from '../../../src/kernel/core/usage.ts';
 import { event } from '../events.ts';
 
 type Row = {

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { createColors } from '../../../src/cli/colors.ts';
-import { layRow } from '../../../src/cli/render/row.ts';
-import { displayWidth } from '../../../src/cli/terminal-text.ts';
+import { createColors } from '../../../src/faces/ui/colors.ts';
+import { layRow } from '../../../src/faces/ui/render/row.ts';
+import { displayWidth } from '../../../src/faces/ui/terminal-text.ts';
 
 const same = (text: string): string => text;
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { ListedThread } from '../../../src/app/api/threads.ts';
-import { createColors } from '../../../src/cli/colors.ts';
-import { formatAge, summaryOf, threadTable } from '../../../src/cli/render/thread-list.ts';
+import { createColors } from '../../../src/faces/ui/colors.ts';
+import { formatAge, summaryOf, threadTable } from '../../../src/faces/ui/render/thread-list.ts';
+import type { ListedThread } from '../../../src/kernel/app/api/threads.ts';
 import { createFakeIo } from '../../helpers/fake-io.ts';
 import { node, record } from '../thread-nodes.ts';
 

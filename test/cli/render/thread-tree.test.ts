@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { createColors } from '../../../src/cli/colors.ts';
-import { drawThreadTree } from '../../../src/cli/render/thread-tree.ts';
-import { treeProgress } from '../../../src/cli/render/tree-progress.ts';
-import { NO_COST } from '../../../src/core/usage.ts';
+import { createColors } from '../../../src/faces/ui/colors.ts';
+import { drawThreadTree } from '../../../src/faces/ui/render/thread-tree.ts';
+import { treeProgress } from '../../../src/faces/ui/render/tree-progress.ts';
+import { NO_COST } from '../../../src/kernel/core/usage.ts';
 import { NOON, node, record } from '../thread-nodes.ts';
 
 const plain = { colors: createColors(false) };

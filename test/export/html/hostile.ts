@@ -1,5 +1,5 @@
-import type { EventDraft, LogEvent, UnknownEvent } from '../../../src/core/events.ts';
-import type { ExportSource } from '../../../src/export/source.ts';
+import type { EventDraft, LogEvent, UnknownEvent } from '../../../src/kernel/core/events.ts';
+import type { ExportSource } from '../../../src/kernel/export/source.ts';
 import { place } from '../../log/support.ts';
 import { sourceOf } from '../support.ts';
 import { answers, asks, calls, gives, reply, thinks } from './story.ts';

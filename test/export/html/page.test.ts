@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { exportHtml } from '../../../src/export/html/page.ts';
-import { type ExportSource, onlyPath } from '../../../src/export/source.ts';
+import { exportHtml } from '../../../src/features/html/page.ts';
+import { type ExportSource, onlyPath } from '../../../src/kernel/export/source.ts';
 import { place, userMessage } from '../../log/support.ts';
 import { sourceOf } from '../support.ts';
 import { STORY } from './story.ts';

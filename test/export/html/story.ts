@@ -1,6 +1,6 @@
-import type { EventDraft } from '../../../src/core/events.ts';
-import type { AssistantBlock, ToolOutcome } from '../../../src/core/message.ts';
-import { NO_COST, NO_USAGE } from '../../../src/core/usage.ts';
+import type { EventDraft } from '../../../src/kernel/core/events.ts';
+import type { AssistantBlock, ToolOutcome } from '../../../src/kernel/core/message.ts';
+import { NO_COST, NO_USAGE } from '../../../src/kernel/core/usage.ts';
 
 /** A message of a person. */
 export function asks(text: string): EventDraft {

@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import type { EventDraft } from '../../../src/core/events.ts';
-import type { PlannedRule } from '../../../src/core/plan.ts';
-import { buildTree } from '../../../src/log/tree.ts';
-import { type DeclaredRule, rulesOf, sortRules } from '../../../src/loop/stream-rules/rules.ts';
+import { type DeclaredRule, rulesOf, sortRules } from '../../../src/features/rules/stream/rules.ts';
 import {
   InjectionHistory,
   restoreHistory,
   type SlowMatcher,
-} from '../../../src/loop/stream-rules/session.ts';
-import { compileGlob } from '../../../src/tools/glob-pattern.ts';
+} from '../../../src/features/rules/stream/session.ts';
+import type { EventDraft } from '../../../src/kernel/core/events.ts';
+import type { PlannedRule } from '../../../src/kernel/core/plan.ts';
+import { buildTree } from '../../../src/kernel/log/tree.ts';
+import { compileGlob } from '../../../src/kernel/tools/glob-pattern.ts';
 import { logOf } from '../scripted.ts';
 import {
   call,

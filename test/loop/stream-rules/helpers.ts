@@ -1,17 +1,17 @@
 import { createHash } from 'node:crypto';
-import type { EventDraft } from '../../../src/core/events.ts';
-import type { AssistantBlock } from '../../../src/core/message.ts';
-import type { PlannedRule, RuleSettings } from '../../../src/core/plan.ts';
-import type { Interrupt } from '../../../src/loop/ports.ts';
-import { AnswerWatch } from '../../../src/loop/stream-rules/answer-watch.ts';
-import { compileRules } from '../../../src/loop/stream-rules/rules.ts';
+import { AnswerWatch } from '../../../src/features/rules/stream/answer-watch.ts';
+import { compileRules } from '../../../src/features/rules/stream/rules.ts';
 import {
   type InjectionHistory,
   RuleSession,
   type SlowMatcher,
-} from '../../../src/loop/stream-rules/session.ts';
-import type { ModelEvent } from '../../../src/providers/provider.ts';
-import { compileGlob } from '../../../src/tools/glob-pattern.ts';
+} from '../../../src/features/rules/stream/session.ts';
+import type { EventDraft } from '../../../src/kernel/core/events.ts';
+import type { AssistantBlock } from '../../../src/kernel/core/message.ts';
+import type { PlannedRule, RuleSettings } from '../../../src/kernel/core/plan.ts';
+import type { Interrupt } from '../../../src/kernel/loop/ports.ts';
+import type { ModelEvent } from '../../../src/kernel/providers/provider.ts';
+import { compileGlob } from '../../../src/kernel/tools/glob-pattern.ts';
 
 export const SETTINGS: RuleSettings = {
   enabled: true,

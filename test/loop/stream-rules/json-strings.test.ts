@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { JsonStrings } from '../../../src/loop/stream-rules/call-watch.ts';
+import { JsonStrings } from '../../../src/features/rules/stream/call-watch.ts';
 
 /** String values with their keys, and objects as braces, in the order in which they are reported. */
 function read(pieces: readonly string[]): string[] {

@@ -5,8 +5,8 @@ import {
   isFileGlob,
   parseScope,
   splitTokens,
-} from '../../../src/loop/stream-rules/rules.ts';
-import { compileGlob } from '../../../src/tools/glob-pattern.ts';
+} from '../../../src/features/rules/stream/rules.ts';
+import { compileGlob } from '../../../src/kernel/tools/glob-pattern.ts';
 import {
   call,
   EDIT,

@@ -1,14 +1,14 @@
 import { expect, it } from 'vitest';
-import { RyeError } from '../../../src/core/errors.ts';
-import type { EventDraft, LogEvent } from '../../../src/core/events.ts';
-import { type Message, textOf } from '../../../src/core/message.ts';
-import type { PlannedRule } from '../../../src/core/plan.ts';
-import { foldContext } from '../../../src/log/context.ts';
-import { buildTree } from '../../../src/log/tree.ts';
-import { runLoop } from '../../../src/loop/loop.ts';
-import { AnswerWatch } from '../../../src/loop/stream-rules/answer-watch.ts';
-import type { ModelEvent } from '../../../src/providers/provider.ts';
-import { errorOutput } from '../../../src/tools/tool.ts';
+import { AnswerWatch } from '../../../src/features/rules/stream/answer-watch.ts';
+import { RyeError } from '../../../src/kernel/core/errors.ts';
+import type { EventDraft, LogEvent } from '../../../src/kernel/core/events.ts';
+import { type Message, textOf } from '../../../src/kernel/core/message.ts';
+import type { PlannedRule } from '../../../src/kernel/core/plan.ts';
+import { foldContext } from '../../../src/kernel/log/context.ts';
+import { buildTree } from '../../../src/kernel/log/tree.ts';
+import { runLoop } from '../../../src/kernel/loop/loop.ts';
+import type { ModelEvent } from '../../../src/kernel/providers/provider.ts';
+import { errorOutput } from '../../../src/kernel/tools/tool.ts';
 import {
   answers,
   type Call,

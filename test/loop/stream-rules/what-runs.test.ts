@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../../src/core/json.ts';
-import type { LoopPorts } from '../../../src/loop/ports.ts';
-import { AnswerWatch } from '../../../src/loop/stream-rules/answer-watch.ts';
-import { validateInput } from '../../../src/tools/schema.ts';
-import { textOutput } from '../../../src/tools/tool.ts';
-import { createToolSet } from '../../../src/tools/tool-set.ts';
+import { AnswerWatch } from '../../../src/features/rules/stream/answer-watch.ts';
+import type { JsonObject } from '../../../src/kernel/core/json.ts';
+import type { LoopPorts } from '../../../src/kernel/loop/ports.ts';
+import { validateInput } from '../../../src/kernel/tools/schema.ts';
+import { textOutput } from '../../../src/kernel/tools/tool.ts';
+import { createToolSet } from '../../../src/kernel/tools/tool-set.ts';
 import { answers, type Played, play, toolOf } from '../scripted.ts';
 import { call, ruleOf, sessionOf } from './helpers.ts';
 

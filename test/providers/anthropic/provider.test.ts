@@ -1,8 +1,8 @@
 import { type AddressInfo, createServer } from 'node:net';
 import { describe, expect, test, vi } from 'vitest';
-import { anthropicProvider } from '../../../src/providers/anthropic/provider.ts';
-import { retryAfter } from '../../../src/providers/failure.ts';
-import type { ModelEvent, ProviderFailure } from '../../../src/providers/provider.ts';
+import { anthropicProvider } from '../../../src/kernel/providers/anthropic/provider.ts';
+import { retryAfter } from '../../../src/kernel/providers/failure.ts';
+import type { ModelEvent, ProviderFailure } from '../../../src/kernel/providers/provider.ts';
 import {
   aRequest,
   collect,

@@ -1,10 +1,14 @@
 import { describe, expect, test } from 'vitest';
-import type { JsonObject } from '../../../src/core/json.ts';
-import type { AssistantBlock, Message, ToolOutcome } from '../../../src/core/message.ts';
-import { userText } from '../../../src/core/message.ts';
-import { NO_USAGE } from '../../../src/core/usage.ts';
-import { buildRequest, requestText, traitsOfId } from '../../../src/providers/anthropic/request.ts';
-import type { ModelRequest, ThinkingLevel } from '../../../src/providers/provider.ts';
+import type { JsonObject } from '../../../src/kernel/core/json.ts';
+import type { AssistantBlock, Message, ToolOutcome } from '../../../src/kernel/core/message.ts';
+import { userText } from '../../../src/kernel/core/message.ts';
+import { NO_USAGE } from '../../../src/kernel/core/usage.ts';
+import {
+  buildRequest,
+  requestText,
+  traitsOfId,
+} from '../../../src/kernel/providers/anthropic/request.ts';
+import type { ModelRequest, ThinkingLevel } from '../../../src/kernel/providers/provider.ts';
 import { aRequest } from '../../../testing/conformance/provider.ts';
 import { shippedRules } from '../../helpers/shipped-rules.ts';
 import { checkRequest, type WireBlock, type WireBody } from '../../helpers/wire-rules.ts';

@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { JsonObject } from '../../../src/core/json.ts';
-import { NO_USAGE } from '../../../src/core/usage.ts';
-import { ToolNames } from '../../../src/providers/adapter.ts';
-import { streamDecoder } from '../../../src/providers/anthropic/stream.ts';
-import type { ModelEvent } from '../../../src/providers/provider.ts';
-import { wireRules } from '../../../src/providers/wire-rules.ts';
+import type { JsonObject } from '../../../src/kernel/core/json.ts';
+import { NO_USAGE } from '../../../src/kernel/core/usage.ts';
+import { ToolNames } from '../../../src/kernel/providers/adapter.ts';
+import { streamDecoder } from '../../../src/kernel/providers/anthropic/stream.ts';
+import type { ModelEvent } from '../../../src/kernel/providers/provider.ts';
+import { wireRules } from '../../../src/kernel/providers/wire-rules.ts';
 import {
   collect,
   contentIn,

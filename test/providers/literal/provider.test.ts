@@ -1,17 +1,20 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { JsonObject, JsonValue } from '../../../src/core/json.ts';
+import type { JsonObject, JsonValue } from '../../../src/kernel/core/json.ts';
 import {
   type Message,
   type ToolOutcome,
   toolCallsOf,
   userText,
-} from '../../../src/core/message.ts';
-import type { OutputDeclaration, ProcessCall, ProcessStep } from '../../../src/core/plan.ts';
-import { NO_USAGE } from '../../../src/core/usage.ts';
-import { type LiteralDirective, literalProvider } from '../../../src/providers/literal/provider.ts';
-import { resolve, type Unresolved } from '../../../src/providers/literal/references.ts';
-import type { ModelEvent, ToolDefinition } from '../../../src/providers/provider.ts';
+} from '../../../src/kernel/core/message.ts';
+import type { OutputDeclaration, ProcessCall, ProcessStep } from '../../../src/kernel/core/plan.ts';
+import { NO_USAGE } from '../../../src/kernel/core/usage.ts';
+import {
+  type LiteralDirective,
+  literalProvider,
+} from '../../../src/kernel/providers/literal/provider.ts';
+import { resolve, type Unresolved } from '../../../src/kernel/providers/literal/references.ts';
+import type { ModelEvent, ToolDefinition } from '../../../src/kernel/providers/provider.ts';
 import {
   aRequest,
   collect,

@@ -5,7 +5,7 @@ import {
   resultAsText,
   TextCallReader,
   type TextPiece,
-} from '../../../src/providers/openai/answer-text.ts';
+} from '../../../src/kernel/providers/openai/answer-text.ts';
 import {
   aRequest,
   collect,

@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { ProviderFailure } from '../../../src/providers/provider.ts';
+import type { ProviderFailure } from '../../../src/kernel/providers/provider.ts';
 import {
   aRequest,
   collect,

@@ -1,17 +1,17 @@
 import { describe, expect, test } from 'vitest';
-import type { JsonObject } from '../../../src/core/json.ts';
+import type { JsonObject } from '../../../src/kernel/core/json.ts';
 import {
   type AssistantMessage,
   type Message,
   type ToolResultMessage,
   userText,
-} from '../../../src/core/message.ts';
-import { NO_USAGE } from '../../../src/core/usage.ts';
-import { wireName } from '../../../src/providers/acceptable.ts';
-import { CAPABILITIES, type Dialect } from '../../../src/providers/catalog.ts';
-import { DIALECT_TRAITS } from '../../../src/providers/openai/dialect.ts';
-import { buildRequest, type ModelTraits } from '../../../src/providers/openai/request.ts';
-import { THINKING_LEVELS } from '../../../src/providers/provider.ts';
+} from '../../../src/kernel/core/message.ts';
+import { NO_USAGE } from '../../../src/kernel/core/usage.ts';
+import { wireName } from '../../../src/kernel/providers/acceptable.ts';
+import { CAPABILITIES, type Dialect } from '../../../src/kernel/providers/catalog.ts';
+import { DIALECT_TRAITS } from '../../../src/kernel/providers/openai/dialect.ts';
+import { buildRequest, type ModelTraits } from '../../../src/kernel/providers/openai/request.ts';
+import { THINKING_LEVELS } from '../../../src/kernel/providers/provider.ts';
 import { aRequest } from '../../../testing/conformance/provider.ts';
 import { type ChatBody, checkChatRequest } from '../../helpers/chat-rules.ts';
 import { shippedRules } from '../../helpers/shipped-rules.ts';

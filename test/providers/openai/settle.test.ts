@@ -1,11 +1,11 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
-import { systemClock } from '../../../src/app/system.ts';
-import { NO_USAGE } from '../../../src/core/usage.ts';
-import type { Dialect } from '../../../src/providers/catalog.ts';
-import { openAiProvider } from '../../../src/providers/openai/provider.ts';
-import { usageOfRecord } from '../../../src/providers/openai/stream.ts';
+import { systemClock } from '../../../src/kernel/app/system.ts';
+import { NO_USAGE } from '../../../src/kernel/core/usage.ts';
+import type { Dialect } from '../../../src/kernel/providers/catalog.ts';
+import { openAiProvider } from '../../../src/kernel/providers/openai/provider.ts';
+import { usageOfRecord } from '../../../src/kernel/providers/openai/stream.ts';
 import { providerConfig } from '../fixtures.ts';
 
 /** A server that has the record of one answer; returns the requests that it got. */

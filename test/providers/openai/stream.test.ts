@@ -1,13 +1,13 @@
 import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { JsonObject } from '../../../src/core/json.ts';
-import type { Usage } from '../../../src/core/usage.ts';
-import { ToolNames } from '../../../src/providers/adapter.ts';
-import type { Dialect } from '../../../src/providers/catalog.ts';
-import { chunkDecoder } from '../../../src/providers/openai/stream.ts';
-import type { ModelEvent, ModelProvider } from '../../../src/providers/provider.ts';
-import { wireRules } from '../../../src/providers/wire-rules.ts';
+import type { JsonObject } from '../../../src/kernel/core/json.ts';
+import type { Usage } from '../../../src/kernel/core/usage.ts';
+import { ToolNames } from '../../../src/kernel/providers/adapter.ts';
+import type { Dialect } from '../../../src/kernel/providers/catalog.ts';
+import { chunkDecoder } from '../../../src/kernel/providers/openai/stream.ts';
+import type { ModelEvent, ModelProvider } from '../../../src/kernel/providers/provider.ts';
+import { wireRules } from '../../../src/kernel/providers/wire-rules.ts';
 import {
   collect,
   contentIn,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { TaggedThought } from '../../../src/providers/openai/answer-text.ts';
+import { TaggedThought } from '../../../src/kernel/providers/openai/answer-text.ts';
 
 function read(...pieces: readonly string[]): [string, string] {
   const reader = new TaggedThought();

@@ -1,10 +1,14 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { AssistantMessage, Message, ToolResultMessage } from '../../../src/core/message.ts';
-import { userText } from '../../../src/core/message.ts';
-import { NO_USAGE } from '../../../src/core/usage.ts';
-import type { ModelConfig, ProviderConfig } from '../../../src/providers/catalog.ts';
-import type { ModelRequest } from '../../../src/providers/provider.ts';
+import type {
+  AssistantMessage,
+  Message,
+  ToolResultMessage,
+} from '../../../src/kernel/core/message.ts';
+import { userText } from '../../../src/kernel/core/message.ts';
+import { NO_USAGE } from '../../../src/kernel/core/usage.ts';
+import type { ModelConfig, ProviderConfig } from '../../../src/kernel/providers/catalog.ts';
+import type { ModelRequest } from '../../../src/kernel/providers/provider.ts';
 import { aRequest, collect, contentIn } from '../../../testing/conformance/provider.ts';
 import { startChatServer } from '../../helpers/chat-server.ts';
 import { CATALOG } from '../../helpers/shipped-rules.ts';

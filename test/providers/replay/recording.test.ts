@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { type Message, userText } from '../../../src/core/message.ts';
-import { NO_USAGE } from '../../../src/core/usage.ts';
+import { type Message, userText } from '../../../src/kernel/core/message.ts';
+import { NO_USAGE } from '../../../src/kernel/core/usage.ts';
 import {
   parseRecording,
   recordingFromMessages,
   recordingProvider,
   replayProvider,
-} from '../../../src/providers/replay/recording.ts';
+} from '../../../src/kernel/providers/replay/recording.ts';
 import { aRequest, collect, failureIn } from '../../../testing/conformance/provider.ts';
 import { reply, startWireServer, text, thinking, toolUse } from '../../helpers/wire-server.ts';
 import { claudeAt, SECRET_KEY } from '../fixtures.ts';

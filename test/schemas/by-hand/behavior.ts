@@ -1,19 +1,19 @@
-import { RyeError } from '../../../src/core/errors.ts';
-import { wireName } from '../../../src/core/ids.ts';
+import { RyeError } from '../../../src/kernel/core/errors.ts';
+import { wireName } from '../../../src/kernel/core/ids.ts';
 import {
   isJsonObject,
   isRecord,
   type JsonObject,
   type JsonValue,
   parseJson,
-} from '../../../src/core/json.ts';
+} from '../../../src/kernel/core/json.ts';
 import type {
   Behavior,
   TailOptions,
   ThinkingDecay,
   ToolBudget,
-} from '../../../src/loop/behavior.ts';
-import { THINKING_LEVELS } from '../../../src/providers/provider.ts';
+} from '../../../src/kernel/loop/behavior.ts';
+import { THINKING_LEVELS } from '../../../src/kernel/providers/provider.ts';
 
 const DEFAULT_THRESHOLD_BYTES = 128 * 1024;
 const DEFAULT_KEEP_TURNS = 4;

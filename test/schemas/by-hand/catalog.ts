@@ -1,7 +1,7 @@
-import { RyeError } from '../../../src/core/errors.ts';
-import { isRecord, type JsonObject } from '../../../src/core/json.ts';
-import { didYouMean } from '../../../src/core/text.ts';
-import type { Pricing } from '../../../src/core/usage.ts';
+import { RyeError } from '../../../src/kernel/core/errors.ts';
+import { isRecord, type JsonObject } from '../../../src/kernel/core/json.ts';
+import { didYouMean } from '../../../src/kernel/core/text.ts';
+import type { Pricing } from '../../../src/kernel/core/usage.ts';
 
 /**
  * Ways to switch a model's thinking on and off. `always`: adaptive, cannot be turned off. `adaptive`: on or disabled.

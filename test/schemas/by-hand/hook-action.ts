@@ -1,8 +1,13 @@
-import { VERBS, type Verb } from '../../../src/core/capability.ts';
-import type { ControlAction, HookAction } from '../../../src/core/hook.ts';
-import { ITEM_TYPES, type ItemType, itemIdProblem } from '../../../src/core/ids.ts';
-import { isJsonObject, isRecord, type JsonObject, type JsonValue } from '../../../src/core/json.ts';
-import { didYouMean } from '../../../src/core/text.ts';
+import { VERBS, type Verb } from '../../../src/kernel/core/capability.ts';
+import type { ControlAction, HookAction } from '../../../src/kernel/core/hook.ts';
+import { ITEM_TYPES, type ItemType, itemIdProblem } from '../../../src/kernel/core/ids.ts';
+import {
+  isJsonObject,
+  isRecord,
+  type JsonObject,
+  type JsonValue,
+} from '../../../src/kernel/core/json.ts';
+import { didYouMean } from '../../../src/kernel/core/text.ts';
 
 /** Internal tools of the seed's format, whose calls are control decisions and events. */
 const CONTROL_TOOL = 'rye/agent/threads/internal/control';

@@ -1,4 +1,4 @@
-import { RyeError, type SourceLocation, toRyeError } from '../../../src/core/errors.ts';
+import { RyeError, type SourceLocation, toRyeError } from '../../../src/kernel/core/errors.ts';
 import {
   type Condition,
   HOOK_EVENTS,
@@ -6,17 +6,17 @@ import {
   type HookDeclaration,
   type HookEvent,
   type HookLayer,
-} from '../../../src/core/hook.ts';
-import { compact, isRecord, type JsonValue } from '../../../src/core/json.ts';
+} from '../../../src/kernel/core/hook.ts';
+import { compact, isRecord, type JsonValue } from '../../../src/kernel/core/json.ts';
 import {
   contextPathProblem,
   type DispatchKind,
   dispatchKind,
   isHookEvent,
-} from '../../../src/hooks/contexts.ts';
-import { parseCapability } from '../../../src/policy/capability.ts';
-import { conditionPaths, parseCondition } from '../../../src/policy/condition.ts';
-import { interpolationPaths } from '../../../src/policy/interpolate.ts';
+} from '../../../src/kernel/hooks/contexts.ts';
+import { parseCapability } from '../../../src/kernel/policy/capability.ts';
+import { conditionPaths, parseCondition } from '../../../src/kernel/policy/condition.ts';
+import { interpolationPaths } from '../../../src/kernel/policy/interpolate.ts';
 import { knownMembers, parseAction, type Refuse, refuseName } from './hook-action.ts';
 
 /** A hook as written in YAML or typed from XML. `origin` is `file:line`. */

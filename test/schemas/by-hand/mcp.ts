@@ -1,9 +1,9 @@
-// The checks by hand that src/tools/mcp/config.ts is compared with.
-import { RyeError, toRyeError } from '../../../src/core/errors.ts';
-import { isRecord } from '../../../src/core/json.ts';
-import { didYouMean } from '../../../src/core/text.ts';
+// The checks by hand that src/features/mcp/config.ts is compared with.
 
-import type { McpConfigSource, McpServerConfig } from '../../../src/tools/mcp/config.ts';
+import type { McpConfigSource, McpServerConfig } from '../../../src/features/mcp/config.ts';
+import { RyeError, toRyeError } from '../../../src/kernel/core/errors.ts';
+import { isRecord } from '../../../src/kernel/core/json.ts';
+import { didYouMean } from '../../../src/kernel/core/text.ts';
 
 const MEMBERS = [
   'type',

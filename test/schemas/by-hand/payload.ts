@@ -1,4 +1,4 @@
-import { isRecord } from '../../../src/core/json.ts';
+import { isRecord } from '../../../src/kernel/core/json.ts';
 
 type Check = (payload: Record<string, unknown>) => string | undefined;
 

@@ -1,11 +1,11 @@
-import { RyeError } from '../../../src/core/errors.ts';
-import { isRecord, type JsonObject, type JsonValue } from '../../../src/core/json.ts';
-import type { ThreadSettings } from '../../../src/core/plan.ts';
-import type { LoadedConfig } from '../../../src/items/config.ts';
-import type { Config } from '../../../src/items/config-fs.ts';
-import { parseErrorRules } from '../../../src/policy/error-class.ts';
-import { parseLimits } from '../../../src/policy/limits.ts';
-import type { ThreadConfig } from '../../../src/threads/thread-config.ts';
+import { RyeError } from '../../../src/kernel/core/errors.ts';
+import { isRecord, type JsonObject, type JsonValue } from '../../../src/kernel/core/json.ts';
+import type { ThreadSettings } from '../../../src/kernel/core/plan.ts';
+import type { LoadedConfig } from '../../../src/kernel/items/config.ts';
+import type { Config } from '../../../src/kernel/items/config-fs.ts';
+import { parseErrorRules } from '../../../src/kernel/policy/error-class.ts';
+import { parseLimits } from '../../../src/kernel/policy/limits.ts';
+import type { ThreadConfig } from '../../../src/kernel/threads/thread-config.ts';
 
 /** One merged configuration file with typed, located reads. */
 class Reader {

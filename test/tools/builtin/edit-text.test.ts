@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { applyEdit, stripLineNumbers } from '../../../src/tools/builtin/edit.ts';
+import { applyEdit, stripLineNumbers } from '../../../src/kernel/tools/builtin/edit.ts';
 
 function edit(content: string, oldString: string, newString: string, replaceAll = false) {
   return applyEdit(content, { oldString, newString, replaceAll });

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { symlink } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { ripgrepPath } from '../../../src/tools/builtin/grep.ts';
+import { ripgrepPath } from '../../../src/kernel/tools/builtin/grep.ts';
 import { builtin, Project, shown } from '../helpers.ts';
 
 const FILES = {

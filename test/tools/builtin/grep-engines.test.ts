@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { literalOf } from '../../../src/tools/builtin/grep.ts';
+import { literalOf } from '../../../src/kernel/tools/builtin/grep.ts';
 import { runs } from '../../helpers/runs.ts';
 import { Project } from '../helpers.ts';
 

@@ -3,7 +3,7 @@ import { symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { GitIgnore } from '../../../src/tools/git-ignore.ts';
+import { GitIgnore } from '../../../src/kernel/tools/git-ignore.ts';
 import { runs } from '../../helpers/runs.ts';
 import { Project } from '../helpers.ts';
 

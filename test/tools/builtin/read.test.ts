@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
-import { FileMemory } from '../../../src/tools/builtin/options.ts';
+import { FileMemory } from '../../../src/kernel/tools/builtin/options.ts';
 import { Project } from '../helpers.ts';
 
 function numbered(count: number): string {

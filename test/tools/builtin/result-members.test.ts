@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import type { JsonObject } from '../../../src/core/json.ts';
+import type { JsonObject } from '../../../src/kernel/core/json.ts';
 import { type Lab, openLab } from '../../attacks/lab.ts';
 
 let lab: Lab;

@@ -1,6 +1,6 @@
 import { chmod, readdir, readFile, stat, symlink } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
-import { FileMemory } from '../../../src/tools/builtin/options.ts';
+import { FileMemory } from '../../../src/kernel/tools/builtin/options.ts';
 import { builtin, Project, shown } from '../helpers.ts';
 
 describe('write', () => {

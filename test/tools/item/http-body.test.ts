@@ -1,8 +1,8 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
-import type { JsonObject } from '../../../src/core/json.ts';
-import { sendRequest } from '../../../src/tools/item/http-request.ts';
+import type { JsonObject } from '../../../src/kernel/core/json.ts';
+import { sendRequest } from '../../../src/kernel/tools/item/http-request.ts';
 
 /** Sends a text body with these parameters; returns what the server got. */
 async function sent(body: string, input: JsonObject, type?: string): Promise<string> {

@@ -1,12 +1,12 @@
 import { readdir, symlink, writeFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../../src/core/json.ts';
+import type { JsonObject } from '../../../src/kernel/core/json.ts';
 import {
   createItemTool,
   type ItemToolOptions,
   type ItemToolSource,
-} from '../../../src/tools/item/item-tool.ts';
-import { resolveSecrets, scrubText, scrubValue } from '../../../src/tools/secrets.ts';
+} from '../../../src/kernel/tools/item/item-tool.ts';
+import { resolveSecrets, scrubText, scrubValue } from '../../../src/kernel/tools/secrets.ts';
 import { Project, type Shown, shown } from '../helpers.ts';
 
 const EXTENSIONS = {

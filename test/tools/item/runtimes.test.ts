@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { type RuntimeCall, runtimeCommand } from '../../../src/tools/item/runtimes.ts';
+import { type RuntimeCall, runtimeCommand } from '../../../src/kernel/tools/item/runtimes.ts';
 
 const CALL: RuntimeCall = {
   id: 'team/ask',

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { parseServers } from '../../../src/tools/mcp/config.ts';
+import { parseServers } from '../../../src/features/mcp/config.ts';
 import { runs } from '../../helpers/runs.ts';
 import { parseServers as parseByHand } from '../../schemas/by-hand/mcp.ts';
 import { mutated } from '../../schemas/old-and-new.ts';

@@ -1,7 +1,7 @@
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { expect, it } from 'vitest';
-import { Elicitations } from '../../../src/tools/mcp/elicitation.ts';
-import type { CallContext, Question, QuestionEnd } from '../../../src/tools/tool.ts';
+import { Elicitations } from '../../../src/features/mcp/elicitation.ts';
+import type { CallContext, Question, QuestionEnd } from '../../../src/kernel/tools/tool.ts';
 
 type Handler = (
   request: { readonly params: object },

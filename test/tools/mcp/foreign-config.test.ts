@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { type McpServerConfig, parseServers } from '../../../src/tools/mcp/config.ts';
-import { readForeignServers } from '../../../src/tools/mcp/foreign-config.ts';
+import { type McpServerConfig, parseServers } from '../../../src/features/mcp/config.ts';
+import { readForeignServers } from '../../../src/features/mcp/foreign-config.ts';
 
 const ENV = { HOME: '/home/me', ROOT: '/srv', TOKEN: 'secret' };
 const SOURCE = { origin: '.mcp.json', projectPath: '/work/app', env: ENV };

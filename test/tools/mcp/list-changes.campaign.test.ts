@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { LogEvent, UnknownEvent } from '../../../src/core/events.ts';
+import type { LogEvent, UnknownEvent } from '../../../src/kernel/core/events.ts';
 import { type LibraryLab, libraryLab } from '../../app/library-lab.ts';
 import {
   calls,

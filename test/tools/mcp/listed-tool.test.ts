@@ -1,6 +1,6 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { expect, it } from 'vitest';
-import { readListedTool } from '../../../src/tools/mcp/listed-tool.ts';
+import { readListedTool } from '../../../src/features/mcp/listed-tool.ts';
 
 const meta = new Ajv2020({ strict: false, logger: false });
 

@@ -3,12 +3,12 @@ import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
-import { textOf } from '../../../src/core/message.ts';
-import { type McpServerConfig, parseServers } from '../../../src/tools/mcp/config.ts';
-import { connect } from '../../../src/tools/mcp/connection.ts';
-import { McpServers } from '../../../src/tools/mcp/servers.ts';
-import { childEnvironment } from '../../../src/tools/process.ts';
-import type { Tool } from '../../../src/tools/tool.ts';
+import { type McpServerConfig, parseServers } from '../../../src/features/mcp/config.ts';
+import { connect } from '../../../src/features/mcp/connection.ts';
+import { McpServers } from '../../../src/features/mcp/servers.ts';
+import { textOf } from '../../../src/kernel/core/message.ts';
+import { childEnvironment } from '../../../src/kernel/tools/process.ts';
+import type { Tool } from '../../../src/kernel/tools/tool.ts';
 import { removeFolder } from '../../helpers/remove-folder.ts';
 
 const EVERYTHING = path.resolve(

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import type { HandlerMap } from '../../../src/hooks/handlers.ts';
+import type { HandlerMap } from '../../../src/kernel/hooks/handlers.ts';
 import { libraryLab } from '../../app/library-lab.ts';
 import { reply } from '../../helpers/wire-server.ts';
 

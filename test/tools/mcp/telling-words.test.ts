@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
-import { tellingWords } from '../../../src/tools/mcp/stdio.ts';
+import { tellingWords } from '../../../src/features/mcp/stdio.ts';
 
 const PYTHON = `Traceback (most recent call last):
   File "server.py", line 1, in <module>

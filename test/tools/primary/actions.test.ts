@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import { RyeError } from '../../../src/core/errors.ts';
-import type { JsonObject } from '../../../src/core/json.ts';
+import { RyeError } from '../../../src/kernel/core/errors.ts';
+import type { JsonObject } from '../../../src/kernel/core/json.ts';
 import {
   createExecuteTool,
   createFetchTool,
   createSignTool,
   type PrimaryActions,
-} from '../../../src/tools/primary/actions.ts';
-import { validateInput } from '../../../src/tools/schema.ts';
-import { type Tool, textOutput } from '../../../src/tools/tool.ts';
+} from '../../../src/kernel/tools/primary/actions.ts';
+import { validateInput } from '../../../src/kernel/tools/schema.ts';
+import { type Tool, textOutput } from '../../../src/kernel/tools/tool.ts';
 import { Project, shown } from '../helpers.ts';
 
 /** Actions that answer with what they were called with. */

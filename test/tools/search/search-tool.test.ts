@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { RyeError } from '../../../src/core/errors.ts';
-import { type SearchHit, SNIPPET_CLOSE, SNIPPET_OPEN } from '../../../src/core/search.ts';
-import { createSearchTool } from '../../../src/tools/search/search-tool.ts';
+import { createSearchTool } from '../../../src/features/search/search-tool.ts';
+import { RyeError } from '../../../src/kernel/core/errors.ts';
+import { type SearchHit, SNIPPET_CLOSE, SNIPPET_OPEN } from '../../../src/kernel/core/search.ts';
 import { Project, shown } from '../helpers.ts';
 
 const hit: SearchHit = {

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import type { JsonObject } from '../../../src/core/json.ts';
-import { textOf } from '../../../src/core/message.ts';
-import { loadSkill } from '../../../src/items/skill.ts';
-import { ActiveSkills, type OfferedSkill } from '../../../src/tools/skills/active-skills.ts';
-import { createSkillTools, skillCatalog } from '../../../src/tools/skills/skill-tools.ts';
+import { ActiveSkills, type OfferedSkill } from '../../../src/features/skills/active-skills.ts';
+import { createSkillTools, skillCatalog } from '../../../src/features/skills/skill-tools.ts';
+import type { JsonObject } from '../../../src/kernel/core/json.ts';
+import { textOf } from '../../../src/kernel/core/message.ts';
+import { loadSkill } from '../../../src/kernel/items/skill.ts';
 import { Project } from '../helpers.ts';
 
 function offered(id: string, folder: string, more = '', mayRun = true): OfferedSkill {

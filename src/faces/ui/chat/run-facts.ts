@@ -1,0 +1,45 @@
+import type { ThreadDetails } from '../../../kernel/app/api/threads.ts';
+import type { LogEvent, UnknownEvent } from '../../../kernel/core/events.ts';
+import type { ThreadResult } from '../../../kernel/core/thread.ts';
+import { payloadOf } from '../render/progress-line.ts';
+
+/** An empty message continues an interrupted answer, shows what waits for a decision, or has queued messages answered. */
+export type EmptyMessage = 'nothing' | 'continues' | 'decides' | 'sends';
+
+const IDLE_HINT = 'Ask anything; /help lists the commands';
+export const RUNNING_HINT = 'Type to queue a message; Ctrl-C stops the answer';
+export const STOPPING_HINT = 'stopping; Ctrl-C again kills running tools';
+export const LEAVE_HINT = 'press Ctrl-C again to leave';
+export const NEXT_HINTS: Readonly<Record<EmptyMessage, string>> = {
+  nothing: IDLE_HINT,
+  continues: 'Ask anything, or press Enter to continue the interrupted answer',
+  decides: 'Press Enter to decide about what waits',
+  sends: 'Press Enter to send the queued message, or write another one after it',
+};
+export const TYPING_HINT = 'Tab decides now; Enter sends your message first';
+export const WAITS_NOTE = 'it goes to the model first when you continue';
+/** True once the log has the message of a run: no crash loses it from here on. */
+export function isAccepted(event: LogEvent | UnknownEvent): boolean {
+  const role = payloadOf(event, 'message')?.message.role;
+  return role === 'user' || event.event_type === 'turn_started';
+}
+
+/** Returns what an empty message does after a run. */
+export function nextOf({ success, waiting_for: waitingFor }: ThreadResult): EmptyMessage {
+  if (success) return 'nothing';
+  return waitingFor === undefined ? 'continues' : 'decides';
+}
+
+/** Returns the spend limit that a run starts with. */
+export function budgetOf(event: LogEvent | UnknownEvent): number | undefined {
+  const started = payloadOf(event, 'thread_started') ?? payloadOf(event, 'run_started');
+  const spend = started?.limits['spend'];
+  return typeof spend === 'number' ? spend : undefined;
+}
+
+/** Returns what an empty message does in a thread that is continued. */
+export function emptyMessageIn({ thread }: ThreadDetails, hasQueued: boolean): EmptyMessage {
+  if (thread.error?.code === 'approval_pending') return 'decides';
+  if (hasQueued) return 'sends';
+  return thread.status === 'completed' ? 'nothing' : 'continues';
+}

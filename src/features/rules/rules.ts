@@ -1,0 +1,257 @@
+import { execFile } from 'node:child_process';
+import { readFile, realpath, stat } from 'node:fs/promises';
+import { join, relative } from 'node:path';
+import { promisify } from 'node:util';
+import type {
+  RuleHit,
+  RuleListing,
+  RuleRow,
+  RuleSample,
+  RuleScan,
+  RulesService,
+} from '../../kernel/app/api/rules.ts';
+import type { Workspace } from '../../kernel/app/workspace.ts';
+import { RyeError } from '../../kernel/core/errors.ts';
+import type { PlannedRule, RuleSettings } from '../../kernel/core/plan.ts';
+import { absoluteSearchPath, didYouMean } from '../../kernel/core/text.ts';
+import { ruleName } from '../../kernel/items/rule.ts';
+import type { ModelEvent } from '../../kernel/providers/provider.ts';
+import { compileGlob } from '../../kernel/tools/glob-pattern.ts';
+import { walkFiles } from '../../kernel/tools/walk.ts';
+import { AnswerWatch, cutsAnswer } from './stream/answer-watch.ts';
+import { compileRules, type RuleSet, rulesOf, type SortedRule, sortRules } from './stream/rules.ts';
+import { RuleSession } from './stream/session.ts';
+import { loadRules } from './thread-rules.ts';
+
+const MAX_SCANNED_BYTES = 5 * 1024 * 1024;
+const WRITE = 'write';
+const CALL = 'sample';
+
+/** Looking at rules and trying them, outside of threads. */
+export class Rules implements RulesService {
+  readonly #workspace: Workspace;
+
+  constructor(workspace: Workspace) {
+    this.#workspace = workspace;
+  }
+
+  async list({ directive }: { readonly directive?: string } = {}): Promise<RuleListing> {
+    const { settings, rules, refused } = await loadRules(this.#workspace, false);
+    const sorted = sortRules(rules, settings, compileGlob, directive);
+    return { rules: sorted.map((one) => rowOf(one, settings)), refused };
+  }
+
+  async test(
+    sample: RuleSample,
+  ): Promise<{ readonly checked: number; readonly hits: readonly RuleHit[] }> {
+    const { checker, checked } = await this.#checker(sample.rule);
+    return { checked, hits: await checker(sample) };
+  }
+
+  async scan(options: Parameters<RulesService['scan']>[0]): Promise<RuleScan> {
+    const { folder, rule, gitignore = true, maxBytes = MAX_SCANNED_BYTES } = options;
+    const { checker } = await this.#checker(rule);
+    const hits: (RuleHit & { path: string })[] = [];
+    let files = 0;
+    let skipped = 0;
+    for await (const { path, text } of readScanned(folder, { gitignore, maxBytes })) {
+      if (text === undefined) {
+        skipped += 1;
+        continue;
+      }
+      files += 1;
+      const shown = relative(this.#workspace.options.projectPath, path);
+      const found = await checker({ text, source: 'tool', tool: WRITE, path: shown });
+      hits.push(...found.map((hit) => ({ ...hit, path })));
+    }
+    return { files, skipped, hits };
+  }
+
+  async #checker(name: string | undefined): Promise<{
+    readonly checked: number;
+    readonly checker: (sample: RuleSample) => Promise<readonly RuleHit[]>;
+  }> {
+    const { settings, rules, refused } = await loadRules(this.#workspace, false);
+    const sorted = sortRules(rules, settings, compileGlob);
+    const { stream } = rulesOf(sorted, settings);
+    const wanted = name === undefined ? stream : stream.filter((rule) => rule.name === name);
+    if (name !== undefined && wanted.length === 0) {
+      const listed = sorted.find(({ declared }) => declared.rule.name === name);
+      if (listed) throw watchesNothing(name, listed);
+      const ignored = refused.find(({ path }) => ruleName(path) === name);
+      if (ignored) throw new RyeError('rule_malformed', ignored.message);
+      throw new RyeError('item_not_found', `unknown stream rule ${name}`, {
+        hint:
+          didYouMean(
+            name,
+            stream.map((rule) => rule.name),
+          ) ?? 'Run: rye rules list',
+      });
+    }
+    const checker = new Checker(this.#workspace, wanted, settings);
+    return { checked: wanted.length, checker: (sample) => checker.check(sample) };
+  }
+}
+
+/** Explains why a rule is not tried against any text. */
+function watchesNothing(name: string, { bucket, problems }: SortedRule): RyeError {
+  const why = problems.length === 0 ? 'it has no condition' : problems.join('; ');
+  const reason = bucket === 'disabled' ? 'it is switched off' : why;
+  return new RyeError('rule_malformed', `the rule ${name} watches no text: ${reason}`, {
+    hint: 'Give it a condition, a list of regular expressions, then sign it. See: rye rules list',
+  });
+}
+
+/** Finds all rules that a text triggers, not just the first that would interrupt it. */
+class Checker {
+  readonly #workspace: Workspace;
+  readonly #settings: RuleSettings;
+  readonly #real: RuleSet;
+  readonly #patient: RuleSet;
+
+  constructor(workspace: Workspace, rules: readonly PlannedRule[], settings: RuleSettings) {
+    this.#workspace = workspace;
+    this.#settings = settings;
+    this.#real = compileRules(rules, settings, compileGlob);
+    const patient = rules.map((rule) => ({ ...rule, interrupt: 'never' as const }));
+    this.#patient = compileRules(patient, settings, compileGlob);
+  }
+
+  async check(sample: RuleSample): Promise<readonly RuleHit[]> {
+    const session = new RuleSession({
+      rules: this.#patient,
+      settings: this.#settings,
+      projectPath: this.#workspace.options.projectPath,
+      toolIds: new Map(),
+      slow: this.#workspace.regexWorker,
+    });
+    const watcher = new AnswerWatch(session, 1);
+    for (const event of eventsOf(sample)) watcher.observe(event);
+    await watcher.settle();
+    return watcher.takeTriggers().flatMap(({ rule: name }): readonly RuleHit[] => {
+      const rule = this.#real.rules.find((one) => one.name === name);
+      if (!rule) return [];
+      const line =
+        rule.slow.length === 0 ? lineOfMatch(this.#real, rule.index, sample.text) : undefined;
+      return [
+        {
+          rule: rule.name,
+          interrupts: cutsAnswer(rule, sample.source),
+          ...(line === undefined ? {} : { line }),
+        },
+      ];
+    });
+  }
+}
+
+/** Line, from 1, in which the first match ends. */
+function lineOfMatch({ regex }: RuleSet, rule: number, text: string): number {
+  const [first] = regex.open([rule]).feed(text);
+  return text.slice(0, first?.at ?? text.length).split('\n').length;
+}
+
+function eventsOf({ text, source, tool = WRITE, path }: RuleSample): readonly ModelEvent[] {
+  const finish: ModelEvent = { type: 'finish', reason: 'end', content: [] };
+  if (source === 'text') return [{ type: 'text_delta', text }, finish];
+  if (source === 'thinking') return [{ type: 'thinking_delta', text }, finish];
+  const json = JSON.stringify({ ...(path === undefined ? {} : { path }), content: text });
+  return [
+    { type: 'toolcall_start', call_id: CALL, name: tool },
+    { type: 'toolcall_delta', call_id: CALL, json },
+    { type: 'toolcall_end', call_id: CALL },
+    finish,
+  ];
+}
+
+function rowOf({ declared, bucket, problems }: SortedRule, settings: RuleSettings): RuleRow {
+  const { rule, id, description } = declared;
+  const { name, space, path, scope, globs, engine } = rule;
+  return {
+    name,
+    id,
+    bucket,
+    space,
+    path,
+    description,
+    scope,
+    globs,
+    interrupt: rule.interrupt ?? settings.interrupt_mode,
+    repeat: rule.repeat ?? settings.repeat_mode,
+    gap: rule.gap ?? settings.repeat_gap,
+    engine,
+    problems,
+  };
+}
+
+const BINARY_PROBE_BYTES = 8192;
+const MAX_LISTING_BYTES = 256 * 1024 * 1024;
+
+export interface ScanOptions {
+  readonly gitignore: boolean;
+  readonly maxBytes: number;
+}
+
+/** One file of a scan; without text where it is binary or too large. */
+export interface ScannedFile {
+  readonly path: string;
+  readonly text: string | undefined;
+}
+
+/** Reads the regular files below a folder, or one file, one after the other. */
+export async function* readScanned(
+  folder: string,
+  { gitignore, maxBytes }: ScanOptions,
+): AsyncGenerator<ScannedFile, void> {
+  for await (const path of filesBelow(folder, gitignore)) {
+    const text = await readText(path, maxBytes);
+    if (text !== null) yield { path, text };
+  }
+}
+
+async function* filesBelow(folder: string, gitignore: boolean): AsyncGenerator<string, void> {
+  const stats = await stat(folder).catch(() => undefined);
+  if (!stats) throw new RyeError('file_not_found', `no such file or folder: ${folder}`);
+  if (stats.isFile()) {
+    yield folder;
+    return;
+  }
+  const tracked = gitignore ? await gitFiles(folder) : undefined;
+  if (tracked) {
+    for (const name of tracked) yield join(folder, name);
+    return;
+  }
+  const root = await realpath(folder);
+  const walk = walkFiles({
+    root,
+    project: root,
+    signal: new AbortController().signal,
+    onIgnored: () => undefined,
+  });
+  for await (const file of walk) yield join(folder, file.relative);
+}
+
+/** Files that git does not ignore; undefined outside of a repository, and without git. */
+async function gitFiles(folder: string): Promise<readonly string[] | undefined> {
+  // the configuration of a repository may name a program for git to run
+  const harmless = ['-c', 'core.fsmonitor=false'];
+  const listing = ['ls-files', '-z', '--cached', '--others', '--exclude-standard'];
+  try {
+    const { stdout } = await promisify(execFile)('git', ['-C', folder, ...harmless, ...listing], {
+      maxBuffer: MAX_LISTING_BYTES,
+      env: { ...process.env, PATH: absoluteSearchPath(process.env['PATH'] ?? '') },
+    });
+    return [...new Set(stdout.split('\0').filter((name) => name !== ''))].toSorted();
+  } catch {
+    return undefined;
+  }
+}
+
+/** null: it is gone or no regular file. */
+async function readText(path: string, maxBytes: number): Promise<string | null | undefined> {
+  const stats = await stat(path).catch(() => undefined);
+  if (!stats?.isFile()) return null;
+  if (stats.size > maxBytes) return undefined;
+  const bytes = await readFile(path).catch(() => undefined);
+  if (!bytes) return null;
+  return bytes.subarray(0, BINARY_PROBE_BYTES).includes(0) ? undefined : bytes.toString('utf8');
+}

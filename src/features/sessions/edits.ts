@@ -1,0 +1,52 @@
+import type { SessionTreeEdits } from '../../kernel/app/api/trees.ts';
+import { threadEnv, threadPorts } from '../../kernel/app/thread-env.ts';
+import type { Workspace } from '../../kernel/app/workspace.ts';
+import { extractThread } from '../../kernel/threads/copied-thread.ts';
+import {
+  appendCustom,
+  appendCustomMessage,
+  branchThread,
+  changeModel,
+  changeThinking,
+  editContext,
+  labelEntry,
+  titleThread,
+} from './edit.ts';
+import { branchWithModelSummary, compactThread } from './offline-summary.ts';
+import { replayThread } from './replay.ts';
+import { undoFiles } from './undo.ts';
+
+/** Appends to session trees, replays them and imports sessions. */
+export function sessionTreeEdits(workspace: Workspace): SessionTreeEdits {
+  const ports = () => threadPorts(workspace, { allowUnsigned: false });
+  const env = async () => await threadEnv(workspace, { allowUnsigned: false });
+  return {
+    async branch(id, { at, summary, instructions, message, signal = never() }) {
+      if (summary !== 'model') {
+        return await branchThread(ports(), id, { at, summary: summary?.text, message });
+      }
+      return await branchWithModelSummary(await env(), id, { at, instructions, message, signal });
+    },
+    undoFiles: async (id, request) => await undoFiles(ports(), id, request),
+    extract: async (id, options) => await extractThread(ports(), id, options),
+    label: async (id, entry, label) => await labelEntry(ports(), id, { entry, label }),
+    title: async (id, title) => await titleThread(ports(), id, title),
+    changeModel: async (id, wanted) => await changeModel(ports(), id, wanted),
+    changeThinking: async (id, level) => await changeThinking(ports(), id, level),
+    appendCustom: async (id, customType, data) =>
+      await appendCustom(ports(), id, { customType, data }),
+    appendCustomMessage: async (id, message) => await appendCustomMessage(ports(), id, message),
+    editContext: async (id, edit) => await editContext(ports(), id, edit),
+    compact: async (id, { instructions, signal = never() } = {}) =>
+      await compactThread(await env(), id, { instructions, signal }),
+    replay: async (id, options = {}) => await replayThread(await env(), id, options),
+    async importSession(options) {
+      const { importSession } = await import('../pi/import-file.ts');
+      return await importSession(await env(), options);
+    },
+  };
+}
+
+function never(): AbortSignal {
+  return new AbortController().signal;
+}

@@ -1,0 +1,247 @@
+import { readFileSync, realpathSync } from 'node:fs';
+import { dirname, join, sep } from 'node:path';
+import { readSettings } from '../../kernel/app/settings.ts';
+import type { ProgramSkill, Workspace } from '../../kernel/app/workspace.ts';
+import { capabilityOf } from '../../kernel/core/capability.ts';
+import {
+  EXIT,
+  ignoredWarning,
+  isSecurityWarning,
+  messageOf,
+  RyeError,
+  toRyeError,
+} from '../../kernel/core/errors.ts';
+import type { EventPayloads } from '../../kernel/core/events.ts';
+import { wireName } from '../../kernel/core/ids.ts';
+import { isRecord } from '../../kernel/core/json.ts';
+import { isErrorOutcome, type Message } from '../../kernel/core/message.ts';
+import type { PlannedTool } from '../../kernel/core/plan.ts';
+import { didYouMean } from '../../kernel/core/text.ts';
+import { loadSkill, parseSkill } from '../../kernel/items/skill.ts';
+import { withForeignSkills } from '../../kernel/items/skill-files-fs.ts';
+import { openSpaces, type Spaces } from '../../kernel/items/spaces-fs.ts';
+import type { VerifiedItems } from '../../kernel/items/verified-fs.ts';
+import { covers, expandsTo, isExact } from '../../kernel/policy/capability.ts';
+import type { UnavailableGrant } from '../../kernel/threads/ports.ts';
+import { TOOL_SEARCH_ID } from '../../kernel/tools/disclosure.ts';
+import type { ScriptOptions } from '../../kernel/tools/script.ts';
+import type { Tool } from '../../kernel/tools/tool.ts';
+import { ActiveSkills, type OfferedSkill, toolIdsOf } from './active-skills.ts';
+import { createSkillTools, isSkillTool, SKILLS_USE_ID } from './skill-tools.ts';
+
+export interface GrantedSkills {
+  readonly skills: readonly OfferedSkill[];
+  /** Maximum number of active skills. */
+  readonly maxActive: number;
+  /** One sentence for each skipped or faulty skill. */
+  readonly warnings: readonly string[];
+  /** The capabilities that name a skill that can't be used. */
+  readonly unavailable: readonly UnavailableGrant[];
+}
+
+export const NO_SKILLS: GrantedSkills = {
+  skills: [],
+  maxActive: 0,
+  warnings: [],
+  unavailable: [],
+};
+
+/** Folders of other programs' skills, relative to the project and the home folder. */
+const FOREIGN_FOLDER = '.claude';
+
+/** Returns the spaces to search for skills, including those of other programs if `skills.compat` is set. */
+export async function skillSpaces(workspace: Workspace): Promise<Spaces> {
+  const { skills } = await readSettings(await workspace.config(), 'agent/agent');
+  if (!skills?.compat) return workspace.spaces;
+  const { projectPath, userSpacePath } = workspace.options;
+  // rye ships no skills of other programs
+  const systemPath = join(workspace.systemPath, '.ai');
+  const paths = { projectPath, userSpacePath, systemPath };
+  return withForeignSkills(workspace.spaces, openSpaces(paths, FOREIGN_FOLDER));
+}
+
+/** True for a skill that another program's user wrote, by that program's rules. */
+export function isForeignSkill(path: string): boolean {
+  return path.includes(`${sep}${FOREIGN_FOLDER}${sep}skills${sep}`);
+}
+
+/** The skills that the capabilities let a thread fetch and whose SKILL.md is verified. */
+export async function grantedSkills(
+  workspace: Workspace,
+  capabilities: readonly string[],
+  allowUnsigned: boolean,
+): Promise<GrantedSkills> {
+  const settings = await readSettings(await workspace.config(), 'agent/agent');
+  const maxActive = settings.skills?.max_active ?? 20;
+  const spaces = await skillSpaces(workspace);
+  const known = spaces.list('skill').filter(({ shadowedBy }) => shadowedBy === null);
+  const ofProgram = new Map(workspace.programSkills.map((skill) => [skill.id, skill]));
+  for (const { id } of known.filter((one) => ofProgram.has(one.id))) {
+    workspace.notice(`ignored: the installed skill ${id}: the program has its own`);
+  }
+  const ids = expandsTo(capabilities, 'fetch', 'skill', [
+    ...new Set([...ofProgram.keys(), ...known.map(({ id }) => id)]),
+  ]);
+  const unknown = unknownSkills(capabilities, ids);
+  if (ids.length === 0) return { ...NO_SKILLS, maxActive, ...unknown };
+  const items = await workspace.items(allowUnsigned);
+  const skills: OfferedSkill[] = [];
+  const warnings = [...unknown.warnings];
+  const unavailable = [...unknown.unavailable];
+  const exclude = (id: string, error: RyeError): void => {
+    unavailable.push({ capability: fetchOf(id), error });
+  };
+  for (const id of ids) {
+    const own = ofProgram.get(id);
+    if (own) {
+      skills.push(loadProgramSkill(own, capabilities));
+      continue;
+    }
+    try {
+      const { offered, problems } = loadOffered({ spaces, items, capabilities }, id);
+      warnings.push(...problems.map((problem) => `the skill ${id}: ${problem}`));
+      if (offered) skills.push(offered);
+      else exclude(id, new RyeError('skill_malformed', `the skill ${id}: ${problems.join('; ')}`));
+    } catch (error) {
+      exclude(id, toRyeError(error));
+      const warning = skipped(id, error);
+      if (isSecurityWarning(warning)) workspace.notice(warning);
+      warnings.push(warning);
+    }
+  }
+  return { skills, maxActive, warnings, unavailable };
+}
+
+function fetchOf(id: string): string {
+  return capabilityOf({ verb: 'fetch', item_type: 'skill', item_id: id });
+}
+
+/** Returns the grants that name a skill that does not exist. */
+function unknownSkills(
+  capabilities: readonly string[],
+  known: readonly string[],
+): Pick<GrantedSkills, 'warnings' | 'unavailable'> {
+  const named = fetchOf('').length;
+  const unavailable = capabilities
+    .filter((one) => one.startsWith(fetchOf('')) && isExact(one))
+    .filter((one) => expandsTo([one], 'fetch', 'skill', known).length === 0)
+    .map((capability) => {
+      const id = capability.slice(named);
+      const hint = didYouMean(id, known) ?? 'List them with: rye list skill';
+      return { capability, error: new RyeError('item_not_found', `unknown skill ${id}`, { hint }) };
+    });
+  return { warnings: unavailable.map(({ error }) => error.message), unavailable };
+}
+
+/** Reads a skill of the program, which needs no signature. Throws `skill_malformed` for a mistake. */
+function loadProgramSkill(
+  { id, folder }: ProgramSkill,
+  capabilities: readonly string[],
+): OfferedSkill {
+  const path = join(folder, 'SKILL.md');
+  return {
+    id,
+    folder: realpathSync(folder),
+    skill: parseSkill(readFileSync(path, 'utf8'), path),
+    mayRun: covers(capabilities, { verb: 'execute', item_type: 'skill', item_id: id }),
+    admitWhole: () => undefined,
+    admit: () => undefined,
+  };
+}
+
+interface Sources {
+  readonly spaces: Spaces;
+  readonly items: VerifiedItems;
+  readonly capabilities: readonly string[];
+}
+
+function loadOffered(
+  { spaces, items, capabilities }: Sources,
+  id: string,
+): { readonly offered: OfferedSkill | undefined; readonly problems: readonly string[] } {
+  const found = spaces.find('skill', id);
+  if (found === undefined) return { offered: undefined, problems: [] };
+  const item = items.admit(found, 'context');
+  items.admitSkill(found, 'context');
+  const { skill, diagnostics } = loadSkill(item.text, item.path);
+  const problems = diagnostics.map(({ message }) => message);
+  if (skill === undefined) return { offered: undefined, problems };
+  const offered: OfferedSkill = {
+    id,
+    folder: realpathSync(dirname(item.path)),
+    skill,
+    mayRun: covers(capabilities, { verb: 'execute', item_type: 'skill', item_id: id }),
+    admitWhole: () => items.admitSkill(spaces.find('skill', id) ?? found, 'context'),
+    admit: (file, use) => items.admitSkillFile(found, file, use === 'run' ? 'execute' : 'context'),
+  };
+  return { offered, problems };
+}
+
+function skipped(id: string, error: unknown): string {
+  if (error instanceof RyeError && error.exitCode === EXIT.integrity) return ignoredWarning(error);
+  const message = `skill ${id} skipped: ${messageOf(error)}`;
+  const hint = error instanceof RyeError ? error.hint : undefined;
+  return hint === undefined ? message : `${message}. ${hint}`;
+}
+
+/** The skills of one running thread. */
+export interface SkillSession {
+  readonly tools: readonly Tool[];
+  /** Why an active skill keeps a tool from being called. */
+  readonly refusal: (toolId: string) => string | undefined;
+  /** Takes up the skills and tools that an earlier part of the conversation loaded. */
+  readonly restore: (messages: readonly Message[]) => void;
+}
+
+export interface SkillSessionOptions {
+  readonly scripts: ScriptOptions;
+  /** True for a file, by its real path, that tools must not read. */
+  readonly denies: (real: string) => boolean;
+  /** The tools that the thread may call, now. */
+  readonly planned: () => readonly PlannedTool[];
+  /** Ids of deferred tools that can be called; the session adds to it. */
+  readonly unlocked: Set<string>;
+  /** Called with each skill that becomes active. */
+  readonly onActivated?: ((activation: EventPayloads['skill_activated']) => void) | undefined;
+}
+
+export function skillSession(
+  { skills, maxActive }: GrantedSkills,
+  { scripts, denies, planned, unlocked, onActivated }: SkillSessionOptions,
+): SkillSession {
+  const active = new ActiveSkills(skills, maxActive);
+  const held = (ids: readonly string[]) => planned().filter(({ id }) => ids.includes(id));
+  const tools = createSkillTools({
+    skills,
+    active,
+    scripts,
+    denies,
+    unlock: (ids) => {
+      for (const { id, preloaded } of held(ids)) if (!preloaded) unlocked.add(id);
+      return held(ids).map(({ name }) => name);
+    },
+    onActivated: (skill, callable) => onActivated?.({ skill, via: 'model', tools: callable }),
+  });
+  return {
+    tools,
+    refusal: (id) => (isSkillTool(id) || id === TOOL_SEARCH_ID ? undefined : active.refusal(id)),
+    restore: (messages) => {
+      for (const { id, skill } of active.restore(messages, wireName(SKILLS_USE_ID))) {
+        const callable = held(toolIdsOf(skill.allowedTools)).map(({ name }) => name);
+        onActivated?.({ skill: id, via: 'resume', tools: callable });
+      }
+      const names = new Set(messages.flatMap(unlockedIn));
+      for (const { id, name, preloaded } of planned()) {
+        if (!preloaded && names.has(name)) unlocked.add(id);
+      }
+    },
+  };
+}
+
+/** The wire names that a search, or a skill, made callable. */
+function unlockedIn(message: Message): readonly unknown[] {
+  if (message.role !== 'tool_result' || isErrorOutcome(message.outcome)) return [];
+  const isUnlocking = message.name === TOOL_SEARCH_ID || message.name === wireName(SKILLS_USE_ID);
+  const names = isUnlocking && isRecord(message.data) ? message.data['tools'] : undefined;
+  return Array.isArray(names) ? names : [];
+}

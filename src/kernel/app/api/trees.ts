@@ -1,0 +1,219 @@
+import type { ImportedSession, ImportOptions } from '../../../features/pi/import-file.ts';
+import type { PiProblem } from '../../../features/pi/session.ts';
+import type { UnrecordedCall } from '../../../features/sessions/file-events.ts';
+import type { ManualCompaction } from '../../../features/sessions/offline-summary.ts';
+import type { ReplayOptions, ReplayReport } from '../../../features/sessions/replay.ts';
+import type { FileUndo, UndoneFile, UndoRequest } from '../../../features/sessions/undo.ts';
+import type { ErrorInfo } from '../../core/errors.ts';
+import type { LogEvent } from '../../core/events.ts';
+import type { JsonObject } from '../../core/json.ts';
+import type { Message } from '../../core/message.ts';
+import type { ExportFormat, ThreadRecord } from '../../core/thread.ts';
+import type { LogProblem } from '../../log/codec.ts';
+import type { ContextSettings } from '../../log/context.ts';
+import type { TreeEntry } from '../../log/tree.ts';
+import type { TreeFilter } from '../../log/tree-filter.ts';
+import type { TreeDivider, TreeRow } from '../../log/tree-view.ts';
+import type { TurnFacts } from '../../log/turn-facts.ts';
+
+export {
+  childThreadOf,
+  type DeliveredText,
+  type DirectiveTask,
+  deliveryOf,
+  taskOf,
+} from '../../log/entry-text.ts';
+export { holds, shortKind, TREE_FILTERS, wordsOf } from '../../log/tree-filter.ts';
+export type {
+  ContextSettings,
+  FileUndo,
+  ImportedSession,
+  ImportOptions,
+  LogProblem,
+  ManualCompaction,
+  PiProblem,
+  ReplayOptions,
+  ReplayReport,
+  TreeDivider,
+  TreeEntry,
+  TreeFilter,
+  TreeRow,
+  TurnFacts,
+  UndoneFile,
+  UndoRequest,
+  UnrecordedCall,
+};
+
+/** A thread's session tree, drawn. */
+export interface TreeView {
+  readonly thread_id: string;
+  readonly title: string | null;
+  readonly leaf_id: string | null;
+  readonly rows: readonly TreeRow[];
+  /** Entries in all, shown or not. */
+  readonly total: number;
+  readonly problems: readonly LogProblem[];
+  /** The threads of the session, from the first: more than one if it was handed off. */
+  readonly chain: readonly string[];
+}
+
+/** The trees of a session as they were when they were read, to be looked at in several ways. */
+export interface OpenedTree extends Omit<TreeView, 'rows'> {
+  /** The rows with dividers. */
+  rows(filter: TreeFilter): readonly TreeRow[];
+  /** True if the context of the branch that the entry is on holds the entry. */
+  isSent(entry: string): boolean;
+  /** The price and the time of an answer of the model, by its entry; undefined for other entries. */
+  turnOf(entry: string): TurnFacts | undefined;
+}
+
+export interface BranchOptions {
+  /** Entry id, a unique start of one, or `root` for the place before the first. */
+  readonly at: string;
+  /** A text summarizes the abandoned branch; `model` has the thread's model write it. */
+  readonly summary?: { readonly text: string } | 'model';
+  /** Instructions for a summary that the model writes. */
+  readonly instructions?: string;
+  /** A message that the new branch begins with. */
+  readonly message?: string;
+  readonly signal?: AbortSignal;
+}
+
+/** The next request to the model. */
+export interface FoldedContext {
+  readonly system: string;
+  readonly messages: readonly Message[];
+  /** Entry of each message; null for a generated tool result. */
+  readonly sources: readonly (string | null)[];
+  /** The settings that entries of the path set last; absent if none did. */
+  readonly settings: ContextSettings;
+}
+
+/** Reads session trees, at any time. Entry ids may be shortened to a unique start. */
+export interface SessionTreeReads {
+  view(
+    threadId: string,
+    options?: {
+      readonly filter?: TreeFilter;
+      readonly search?: string;
+      /**
+       * Shows the whole session: the threads of a chain of handoffs one after another, without copied entries, and
+       * rows for the handoffs and the starts of later runs.
+       */
+      readonly session?: boolean;
+    },
+  ): Promise<TreeView>;
+  /** Reads the trees of a session once for any number of looks at them. */
+  open(threadId: string): Promise<OpenedTree>;
+  /** By its id or the start of it. The first look-up by a whole id in a large log leaves an index beside the log. */
+  entry(threadId: string, entry: string): Promise<TreeEntry>;
+  /**
+   * Returns the thread of the session that has an entry: the given one if it does, else the latest; with `newest` the
+   * latest in any case.
+   */
+  locate(threadId: string, entry: string, options?: { readonly newest?: boolean }): Promise<string>;
+  /** From the root to an entry, by default to the leaf. */
+  path(threadId: string, entry?: string): Promise<readonly TreeEntry[]>;
+  children(threadId: string, entry: string): Promise<readonly TreeEntry[]>;
+  context(threadId: string, entry?: string): Promise<FoldedContext>;
+}
+
+/**
+ * Appends to the log of a thread that no process runs, and never changes what is there. Refuses a log that does not
+ * verify. Entry ids may be shortened to a unique start.
+ */
+export interface SessionTreeEdits {
+  /** Moves the head. Returns the events written; none if the head is there already. */
+  branch(threadId: string, options: BranchOptions): Promise<readonly LogEvent[]>;
+  /**
+   * Puts the files that the thread and the threads below it changed back to what they were when an entry was written; by
+   * default, before the thread. Errors: `file_changed`, `part_missing`, `path_denied`; then nothing is restored.
+   */
+  undoFiles(threadId: string, request?: UndoRequest): Promise<FileUndo>;
+  /** Copies the path to an entry into a new, suspended thread. */
+  extract(
+    threadId: string,
+    options: { readonly at: string; readonly threadId?: string },
+  ): Promise<ThreadRecord>;
+  /** Null or an empty text clears. */
+  label(threadId: string, entry: string, label: string | null): Promise<readonly LogEvent[]>;
+  title(threadId: string, title: string): Promise<readonly LogEvent[]>;
+  /**
+   * The model that the thread continues with: a tier, an alias or an id. Errors: `model_not_found`, `model_unpriced` and what
+   * else would keep a thread from starting on it.
+   */
+  changeModel(
+    threadId: string,
+    wanted: { readonly model: string; readonly provider?: string },
+  ): Promise<readonly LogEvent[]>;
+  /** Sets the thinking level for when the thread resumes: `off`, `minimal`, `low`, `medium` or `high`. */
+  changeThinking(threadId: string, level: string): Promise<readonly LogEvent[]>;
+  /** State that is never sent to the model. */
+  appendCustom(
+    threadId: string,
+    customType: string,
+    data: JsonObject,
+  ): Promise<readonly LogEvent[]>;
+  /** Text for the model; `display: false` hides it from people, `details` are never sent. */
+  appendCustomMessage(
+    threadId: string,
+    message: {
+      readonly customType: string;
+      readonly content: string;
+      readonly display: boolean;
+      readonly details?: JsonObject;
+    },
+  ): Promise<readonly LogEvent[]>;
+  /** Replaces what a message of the active branch gives to the context, or leaves it out where there is no content. */
+  editContext(
+    threadId: string,
+    edit: { readonly entry: string; readonly content?: string; readonly reason?: string },
+  ): Promise<readonly LogEvent[]>;
+  compact(
+    threadId: string,
+    options?: { readonly instructions?: string; readonly signal?: AbortSignal },
+  ): Promise<ManualCompaction>;
+  /** Runs the recorded answers through today's rules, hooks and gates, with the recorded tool results. */
+  replay(threadId: string, options?: ReplayOptions): Promise<ReplayReport>;
+  /**
+   * Makes a completed thread of a session of pi, version 1, 2 or 3; the file is only read. Errors: `session_malformed`,
+   * `item_too_large`, `file_not_found`.
+   */
+  importSession(options: ImportOptions): Promise<ImportedSession>;
+}
+
+/** The session trees of threads. */
+export interface SessionTrees extends SessionTreeReads, SessionTreeEdits {}
+
+export interface ExportOptions {
+  readonly format: ExportFormat;
+  /** Only the path to this entry, by id or a unique start of it; `leaf` for the one that is open. */
+  readonly branch?: string;
+  /** Without what tools were given and gave, thinking, hook state, images and what looks like a secret. */
+  readonly redact?: boolean;
+  /** Returns the address of another thread's page relative to this one, if it exists; html only. */
+  readonly pageOf?: (threadId: string) => string | undefined;
+}
+
+/** A thread's log in another form. */
+export interface ThreadExport {
+  readonly thread_id: string;
+  readonly format: ExportFormat;
+  /** Last entry of the path; null for a log without entries. */
+  readonly leaf_id: string | null;
+  /** Entries of the log, or of the branch. */
+  readonly entries: number;
+  /** Values that were taken out, where that was asked for. */
+  readonly redactions?: number;
+  /** Defects of the log; what is readable is exported. */
+  readonly problems: readonly LogProblem[];
+  /** The verification error, or null. The text is exported from the log as it is. */
+  readonly tampered: ErrorInfo | null;
+  /** The text, made as it is taken; once only. */
+  readonly chunks: Iterable<string>;
+}
+
+/** Threads in forms for people and for other programs. Nothing of the thread is written. */
+export interface ExportsService {
+  export(threadId: string, options: ExportOptions): Promise<ThreadExport>;
+}

@@ -1,0 +1,275 @@
+import { join } from 'node:path';
+import type { HookEvent } from '../core/hook.ts';
+import type { JsonObject } from '../core/json.ts';
+import { makeKeyDirectory } from '../trust/key-store-fs.ts';
+import type { ApprovalsService } from './api/approvals.ts';
+import type { FleetService } from './api/fleet.ts';
+import type { ItemsService, KeysService, LockService } from './api/items.ts';
+import type { RulesService } from './api/rules.ts';
+import type { OpenRyeOptions, Rye } from './api/rye.ts';
+import type { SchedulesService } from './api/schedules.ts';
+import type {
+  ChildrenService,
+  DeliveriesService,
+  RecoveryService,
+  ThreadsService,
+} from './api/threads.ts';
+import type { ExportsService, SessionTreeReads, SessionTrees } from './api/trees.ts';
+import { lazy } from './lazy.ts';
+import { startRun } from './library-run.ts';
+import { assertOpenOptions } from './options.ts';
+import { newPassphrase } from './passphrase.ts';
+import type { RunHandle, RunRequest } from './run-types.ts';
+import { keyOfRun } from './signing-key.ts';
+import { checkedPlaces, withUserEnv } from './user-space.ts';
+import { Workspace } from './workspace.ts';
+
+/**
+ * Opens rye on a project and a user space. Cheap: files, databases and the modules of each service are opened
+ * when they are first needed, so that listing threads does not pay for parsing directives.
+ */
+export function openRye(given: OpenRyeOptions): Rye {
+  assertOpenOptions(given);
+  const options = checkedPlaces(given);
+  const recordKey = options.unsignedRecords === true ? keyOfRun() : undefined;
+  const workspace = new Workspace({ ...options, env: withUserEnv(options) }, { recordKey });
+  const deliveries = deliveriesOf(workspace);
+  const start = <O>(request: object): RunHandle<O> =>
+    // the types of inputs and outputs are for callers
+    startRun(workspace, deliveries, request as RunRequest);
+  return {
+    projectPath: options.projectPath,
+    userSpacePath: options.userSpacePath,
+    items: itemsOf(workspace),
+    keys: keysOf(workspace),
+    lock: lockOf(workspace),
+    threads: threadsOf(workspace),
+    approvals: approvalsOf(workspace),
+    schedules: schedulesOf(workspace),
+    rules: rulesOf(workspace),
+    children: childrenOf(workspace),
+    recovery: recoveryOf(workspace),
+    fleet: fleetOf(workspace),
+    deliveries,
+    trees: treesOf(workspace),
+    exports: exportsOf(workspace),
+    start,
+    run: async <O>(request: object) => await start<O>(request).outcome,
+    defineDirective: async (declaration) => {
+      const [{ defineDirective }, { loadDefined }] = await Promise.all([
+        import('./program/define-directive.ts'),
+        import('./program/directives.ts'),
+      ]);
+      const directive = defineDirective(declaration);
+      loadDefined(directive);
+      workspace.define(directive);
+      return directive;
+    },
+    ...inspectionOf(workspace),
+    close: (how) => workspace.close(how),
+  };
+}
+
+function itemsOf(workspace: Workspace): ItemsService {
+  const builtinTools = async () => {
+    const { ToolCatalog } = await import('./tools.ts');
+    return new ToolCatalog(workspace, { allowUnsigned: false }).builtin();
+  };
+  return lazy<ItemsService>(async () => {
+    const { PersonalItems } = await import('./personal-items.ts');
+    return new PersonalItems(workspace, builtinTools);
+  }, {});
+}
+
+function keysOf(workspace: Workspace): KeysService {
+  const { keyring } = workspace;
+  /** Trust is for people: a thread that could move it could decide about itself. */
+  const asPerson = async <T>(act: () => Promise<T>): Promise<T> => {
+    const { assertOutsideThreads } = await import('./ancestry.ts');
+    await assertOutsideThreads(workspace.store, workspace.options.env, 'change keys');
+    return await changingKeys(workspace, act);
+  };
+  return {
+    init: async (options = {}) => await keyring.init(options),
+    list: async () => keyring.list(),
+    export: async () => keyring.export(),
+    inspect: async (text, options = {}) => keyring.inspect(text, options),
+    trust: async (text, options = {}) =>
+      await asPerson(async () => await keyring.trust(text, options)),
+    untrust: async (keyId) => await asPerson(async () => await keyring.untrust(keyId)),
+    revoke: async (keyId, options = {}) =>
+      await asPerson(async () => await keyring.revoke(keyId, options)),
+    importRevocation: async (text) =>
+      await asPerson(async () => await keyring.importRevocation(text)),
+    rotate: async () => await asPerson(async () => await keyring.rotate()),
+    protect: async ({ off = false } = {}) =>
+      await asPerson(
+        async () => await keyring.protect(off ? undefined : newPassphrase(workspace.options.env)),
+      ),
+    publish: async () => await keyring.publish(),
+  };
+}
+
+/** Reads and writes keys alone: of two commands that trust a key in two projects, both count. */
+async function changingKeys<T>(
+  { clock, options: { userSpacePath } }: Workspace,
+  act: () => Promise<T>,
+): Promise<T> {
+  const { exclusively } = await import('./exclusive.ts');
+  makeKeyDirectory(join(userSpacePath, '.ai', 'state'));
+  const folder = join(userSpacePath, '.ai', 'state', 'keys');
+  return await exclusively({ folder, clock }, act);
+}
+
+function lockOf(workspace: Workspace): LockService {
+  return {
+    status: async () => (await import('./guards.ts')).reportGuards(workspace),
+    accept: async () => {
+      const { assertOutsideThreads } = await import('./ancestry.ts');
+      await assertOutsideThreads(workspace.store, workspace.options.env, 'accept files');
+      return await (await import('./guards.ts')).acceptGuards(workspace);
+    },
+  };
+}
+
+function threadsOf(workspace: Workspace): ThreadsService {
+  return lazy<ThreadsService>(async () => new (await import('./threads.ts')).Threads(workspace), {
+    logs: 'stream',
+    unverified: 'stream',
+  });
+}
+
+function rulesOf(workspace: Workspace): RulesService {
+  return lazy<RulesService>(
+    async () => new (await import('../../features/rules/rules.ts')).Rules(workspace),
+    {},
+  );
+}
+
+function approvalsOf(workspace: Workspace): ApprovalsService {
+  return lazy<ApprovalsService>(
+    async () =>
+      new (await import('../../features/approvals/service.ts')).ApprovalRequests(workspace),
+    { watch: 'stream' },
+  );
+}
+
+function schedulesOf(workspace: Workspace): SchedulesService {
+  return lazy<SchedulesService>(
+    async () => new (await import('../../features/schedules/service.ts')).Schedules(workspace),
+    {},
+  );
+}
+
+function childrenOf(workspace: Workspace): ChildrenService {
+  const totals = lazy<Pick<ChildrenService, 'tree' | 'stats'>>(
+    async () =>
+      new (await import('./thread-list.ts')).ThreadTotals(
+        workspace.store,
+        workspace.options.projectPath,
+      ),
+    {},
+  );
+  return lazy<ChildrenService>(
+    async () => (await import('./children.ts')).threadChildren(workspace),
+    {
+      tree: async (...args) => await totals.tree(...args),
+      stats: async (...args) => await totals.stats(...args),
+    },
+  );
+}
+
+function recoveryOf(workspace: Workspace): RecoveryService {
+  return lazy<RecoveryService>(
+    async () => new (await import('./recovery.ts')).Recovery(workspace),
+    {},
+  );
+}
+
+function fleetOf(workspace: Workspace): FleetService {
+  return lazy<FleetService>(
+    async () => (await import('../../features/fleet/service.ts')).fleetService(workspace),
+    {},
+  );
+}
+
+function deliveriesOf(workspace: Workspace): DeliveriesService {
+  return lazy<DeliveriesService>(
+    async () => (await import('./deliveries.ts')).deliveriesOf(workspace),
+    { list: async (threadId) => await workspace.store.deliveries.list(threadId) },
+  );
+}
+
+function treesOf(workspace: Workspace): SessionTrees {
+  const reads = lazy<SessionTreeReads>(
+    async () =>
+      new (await import('../../features/sessions/reader.ts')).SessionTreeReader(workspace),
+    {},
+  );
+  return lazy<SessionTrees>(
+    async () => (await import('../../features/sessions/edits.ts')).sessionTreeEdits(workspace),
+    {
+      view: async (...args) => await reads.view(...args),
+      open: async (...args) => await reads.open(...args),
+      entry: async (...args) => await reads.entry(...args),
+      locate: async (...args) => await reads.locate(...args),
+      path: async (...args) => await reads.path(...args),
+      children: async (...args) => await reads.children(...args),
+      context: async (...args) => await reads.context(...args),
+    },
+  );
+}
+
+function exportsOf(workspace: Workspace): ExportsService {
+  return {
+    export: async (threadId, options) =>
+      await (await import('./exports.ts')).exportThread(workspace, threadId, options),
+  };
+}
+
+/** The reports on hooks, configuration, models and the installation, and `init`. */
+function inspectionOf(
+  workspace: Workspace,
+): Pick<
+  Rye,
+  | 'init'
+  | 'hooks'
+  | 'explainHooks'
+  | 'hookSchemas'
+  | 'config'
+  | 'models'
+  | 'prices'
+  | 'useModel'
+  | 'doctor'
+  | 'mcpServers'
+  | 'addMcpServer'
+> {
+  return {
+    init: async (options = {}) => await (await import('./init.ts')).initProject(workspace, options),
+    hooks: async (directiveId) =>
+      await (await import('./explain.ts')).listHooks(workspace, directiveId),
+    explainHooks: async (directiveId: string, event?: HookEvent, inputs: JsonObject = {}) => {
+      const { explainDirectiveHooks } = await import('./explain.ts');
+      return await explainDirectiveHooks(workspace, { directiveId, event, inputs });
+    },
+    hookSchemas: async (event) => (await import('./explain.ts')).describeContexts(event),
+    config: async (path) => await (await import('./explain.ts')).listConfig(workspace, path),
+    models: async () => {
+      const { listModels } = await import('./model-choice.ts');
+      return await listModels(workspace);
+    },
+    prices: async (options) => {
+      const { modelsOf } = await import('./models.ts');
+      return await modelsOf(workspace).prices(options);
+    },
+    useModel: async (name, options = {}) => {
+      const { useModel } = await import('./model-choice.ts');
+      return await useModel(workspace, name, options);
+    },
+    doctor: async () => await (await import('./doctor.ts')).examine(workspace),
+    mcpServers: async (name) =>
+      await (await import('../../features/mcp/inspect.ts')).inspectServers(workspace, name),
+    addMcpServer: async (name, server) =>
+      await (await import('../../features/mcp/inspect.ts')).addServer(workspace, name, server),
+  };
+}

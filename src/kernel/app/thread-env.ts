@@ -1,0 +1,199 @@
+import { uptime } from 'node:os';
+import { join } from 'node:path';
+import { approvalEnv } from '../../features/approvals/env.ts';
+import { ThreadRules } from '../../features/rules/thread-rules.ts';
+import { indexExport } from '../../features/search/search.ts';
+import type { WorktreesOptions } from '../../features/worktrees/worktrees.ts';
+import { renderCapabilities } from '../export/capabilities.ts';
+import { renderLiveHead, renderThreadKnowledge } from '../export/knowledge.ts';
+import { renderEvent } from '../export/markdown.ts';
+import { composeHandlers, decidingNames } from '../hooks/handlers.ts';
+import { parseBehavior } from '../loop/behavior.ts';
+import { withAliases } from '../providers/aliases.ts';
+import type { ModelSource, ThreadEnv, ThreadPorts } from '../threads/ports.ts';
+import type { Worktrees } from '../threads/worktrees.ts';
+import { killGuard } from '../tools/kill-guard.ts';
+import { RestoredFiles } from '../tools/restored-files.ts';
+import { compileSchema } from '../tools/schema.ts';
+import { liftsGuard } from './granted-tools.ts';
+import { projectGuards } from './guards.ts';
+import { lazy } from './lazy.ts';
+import { type Models, modelsOf } from './models.ts';
+import { libraryTools, type Preset } from './presets.ts';
+import { loadDefined } from './program/directives.ts';
+import { runnerCommand } from './runner-command.ts';
+import { absolutePaths } from './session-tools.ts';
+import { readThreadConfig } from './settings.ts';
+import { readySigner } from './signing-key.ts';
+import { assertOwnState, claimedParts, ThreadHeads } from './thread-files.ts';
+import { ToolCatalog } from './tools.ts';
+import type { Workspace } from './workspace.ts';
+
+/** Returns what tells when this process or its machine stopped. */
+function lifeOf(clock: Workspace['clock']): Pick<ThreadPorts, 'deathMarks' | 'bootedMs'> {
+  return { deathMarks: killGuard, bootedMs: () => clock.now() - uptime() * 1000 };
+}
+
+export interface ThreadEnvOptions {
+  readonly allowUnsigned: boolean;
+  readonly replayFrom?: string | undefined;
+  /** Options from the embedding program; default: those that rye was opened with. */
+  readonly preset?: Preset | undefined;
+}
+
+/** Builds everything that a thread needs to be prepared and run; reads and validates the configuration. */
+export async function threadEnv(base: Workspace, options: ThreadEnvOptions): Promise<ThreadEnv> {
+  const ports = connect(base, options, () => env);
+  const env: ThreadEnv = { ...ports, config: await readConfig(base, ports) };
+  return env;
+}
+
+/** If the configuration is invalid because a guard was changed, reports the changed guard. */
+async function readConfig(base: Workspace, { guards }: ThreadPorts): Promise<ThreadEnv['config']> {
+  try {
+    return await base.readConfig(readThreadConfig);
+  } catch (error) {
+    await guards.check();
+    throw error;
+  }
+}
+
+/** Builds what operations on stored threads need. Works even if the configuration is invalid. */
+export function threadPorts(base: Workspace, options: ThreadEnvOptions): ThreadPorts {
+  return connect(base, options);
+}
+
+/** The one place that names every adapter of threads. `threads` is what orchestrating tools act on. */
+function connect(
+  base: Workspace,
+  options: ThreadEnvOptions,
+  threads?: () => ThreadEnv,
+): ThreadPorts {
+  const { projectPath, env } = base.options;
+  assertOwnState(projectPath);
+  const { clock, keyring, store } = base;
+  const { preset = base.preset } = options;
+  const own = libraryTools(preset);
+  const defined = base.directives(preset);
+  const handlers = preset.handlers && composeHandlers(preset.handlers);
+  const tools = new ToolCatalog(base, {
+    ...options,
+    own,
+    ...(threads ? { threads } : {}),
+  });
+  const models = modelsOf(base, options.replayFrom);
+  return {
+    projectPath,
+    clock,
+    ids: base.ids,
+    random: Math.random,
+    owner: store.owners.self(),
+    ...lifeOf(clock),
+    ...claimedParts(base),
+    signer: () => keyring.payloadSigner(),
+    readySigner: async (facts) => await readySigner(base, facts),
+    verifier: keyring.payloadVerifier,
+    items: {
+      load: async (type, id, operation) => {
+        const directive = type === 'directive' ? defined.get(id) : undefined;
+        if (directive) return loadDefined(directive);
+        const items = await base.items(options.allowUnsigned);
+        const item = items.load(type, id, operation);
+        const { verdict } = item;
+        const signer = verdict.ok && verdict.by === 'key' ? { key_id: verdict.keyId } : {};
+        return { ...item, type, ...signer };
+      },
+    },
+    rules: new ThreadRules(base, options),
+    approvals: approvalEnv(base),
+    guards: projectGuards(base, options.allowUnsigned || env['RYE_DEV_MODE'] === '1'),
+    models: aliasedModels(models),
+    tools,
+    heads: new ThreadHeads(base),
+    filesOf: restoredFiles(projectPath),
+    worktrees: gitWorktrees({ projectPath, env }),
+    renderer: {
+      capabilities: renderCapabilities,
+      knowledge: renderThreadKnowledge,
+      liveHead: renderLiveHead,
+      entry: renderEvent,
+    },
+    isRevoked: (keyId) => keyring.find(keyId).status === 'revoked',
+    parentFromEnvironment: env['RYE_PARENT_THREAD_ID'],
+    environment: env,
+    fileExists: base.fileExists,
+    isShipped: base.isShipped,
+    onNotice: base.notice,
+    ...(handlers ? { handlers } : {}),
+    program: {
+      handlers: handlers ? decidingNames(handlers) : [],
+      tools: own.map(({ id }) => id),
+      directives: [...defined.keys()],
+      mcp_servers: Object.keys(base.options.mcpServers ?? {}),
+      skills: base.programSkills.map(({ id }) => id),
+      travels: base.options.program !== undefined,
+    },
+    fleet: base.fleet,
+    runner: async () => await runnerCommand(base, models),
+    checkSchema: async (schema) => void (await compileSchema(schema)),
+    indexExport: async (path) => await indexExport(base, path),
+  };
+}
+
+/** Opens files for an undo, under the rules of the file tools of the thread that changed them. */
+function restoredFiles(projectPath: string): ThreadPorts['filesOf'] {
+  return async ({ capabilities, settings }, threadId) =>
+    new RestoredFiles({
+      projectPath,
+      allow: absolutePaths(settings.allow_paths, projectPath),
+      threadId,
+      lifts: liftsGuard(capabilities),
+    });
+}
+
+/** Returns the models of threads, which may rename tools. */
+function aliasedModels(models: Models): ModelSource {
+  return {
+    resolve: async (facts) => await models.resolve(facts),
+    stepProvider: () => models.stepProvider(),
+    traits: (model) => models.traits(model),
+    about: models.about,
+    outputRate: async (model) => await models.outputRate(model),
+    assertReady: models.assertReady,
+    open: (model, plan) =>
+      withAliases(models.open(model, plan), parseBehavior(plan.behavior).toolAliases),
+  };
+}
+
+/** The git worktrees of a project's threads. Git is loaded with the first one. */
+export function gitWorktrees(options: WorktreesOptions): Worktrees {
+  const { projectPath, env } = options;
+  return lazy<Worktrees>(async () => {
+    const { GitWorktrees } = await import('../../features/worktrees/worktrees.ts');
+    const { mergeChanges } = await import('../../features/worktrees/merge.ts');
+    const worktrees = new GitWorktrees(options);
+    return {
+      plan: async (id, result) => await worktrees.plan(id, result),
+      open: async (worktree, patch, how) => await worktrees.open(worktree, patch, how),
+      save: async (worktree, before) => await worktrees.save(worktree, before),
+      commit: async (worktree, message) => await worktrees.commit(worktree, message),
+      isMade: async (worktree) => await worktrees.isMade(worktree),
+      collect: async (worktree) => await worktrees.collect(worktree),
+      merge: async (worktree, { plan, threadId, target, keep }) => {
+        const path = join(projectPath, target);
+        const lifts = liftsGuard(plan.capabilities);
+        const files = new RestoredFiles({ projectPath: path, allow: [], threadId, lifts });
+        const { files: changed } = await worktrees.collect(worktree);
+        return await mergeChanges({
+          contentOf: async (file, blob) => await worktrees.content(worktree, file, blob),
+          files: changed,
+          target: { path, files },
+          keep,
+          env,
+        });
+      },
+      remove: async (worktree) => await worktrees.remove(worktree),
+      list: async () => await worktrees.list(),
+    };
+  }, {});
+}

@@ -1,0 +1,78 @@
+import { attentionOf } from '../../features/approvals/attention.ts';
+import { messageOf } from '../core/errors.ts';
+import { compact } from '../core/json.ts';
+import type { ThreadPlan } from '../core/plan.ts';
+import type { ThreadResult } from '../core/thread.ts';
+import { observe } from '../hooks/handlers.ts';
+import type { RunnerOptions } from '../threads/family/spawn.ts';
+import type { Embedding, Process } from '../threads/ports.ts';
+import { prepareThread } from '../threads/prepare/prepare.ts';
+import { recoverQuietly } from '../threads/recovery/recover.ts';
+import { type DirectiveRun, runDirective } from '../threads/run/lifecycle.ts';
+import type { ExecuteDirectiveRequest } from './api/rye.ts';
+import { openRecording } from './models.ts';
+import { foldPresets } from './presets.ts';
+import { threadEnv } from './thread-env.ts';
+import type { Workspace } from './workspace.ts';
+
+/** Resolves a request to a plan and changes nothing. */
+export async function planDirective(
+  base: Workspace,
+  given: ExecuteDirectiveRequest,
+  { needsModel = false }: { readonly needsModel?: boolean } = {},
+): Promise<ThreadPlan> {
+  const request = foldPresets(base.preset, given);
+  const { plan } = await prepareThread(await threadEnv(base, envOptions(request)), {
+    ...request,
+    isDryRun: true,
+    needsModel,
+  });
+  return plan;
+}
+
+/** Runs a directive to its end in this process. */
+export async function executeDirective(
+  base: Workspace,
+  given: ExecuteDirectiveRequest & Pick<DirectiveRun, 'onStarted'>,
+): Promise<ThreadResult> {
+  const request = foldPresets(base.preset, given);
+  const env = await threadEnv(base, envOptions(request));
+  await recoverQuietly(env);
+  return await runDirective(env, {
+    prepare: request,
+    threadId: request.threadId,
+    signal: request.signal,
+    onEvent: observer(env, request.onEvent),
+    onStarted: given.onStarted,
+    wrapProvider: request.recordTo === undefined ? undefined : openRecording(request.recordTo),
+    ...attentionOf(base, request.attendant),
+    runner: runnerOptions(request),
+  });
+}
+
+function envOptions({ allowUnsigned = false, replayFrom, preset }: ExecuteDirectiveRequest) {
+  return { allowUnsigned, replayFrom, preset };
+}
+
+/** Calls the program's handlers and then the caller. A handler that fails is noticed once and changes nothing. */
+export function observer(
+  { handlers, onNotice }: Embedding & Pick<Process, 'onNotice'>,
+  onEvent: ExecuteDirectiveRequest['onEvent'],
+): ExecuteDirectiveRequest['onEvent'] {
+  if (!handlers) return onEvent;
+  return (event) => {
+    observe(handlers, event, (name, error) =>
+      onNotice(`a handler of ${name} failed: ${messageOf(error)}`),
+    );
+    onEvent?.(event);
+  };
+}
+
+/** Returns the options for children in other processes. */
+export function runnerOptions({
+  allowUnsigned = false,
+  replayFrom,
+  recordTo,
+}: Pick<ExecuteDirectiveRequest, 'allowUnsigned' | 'replayFrom' | 'recordTo'>): RunnerOptions {
+  return compact({ allow_unsigned: allowUnsigned, replay_from: replayFrom, record_to: recordTo });
+}

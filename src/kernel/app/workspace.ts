@@ -1,0 +1,374 @@
+import { existsSync, statSync } from 'node:fs';
+import { basename, isAbsolute, join, resolve } from 'node:path';
+import type * as Threads from 'node:worker_threads';
+import type { SlowMatcher } from '../../features/rules/stream/session.ts';
+import type { Clock } from '../core/clock.ts';
+import { isSecurityWarning, RyeError } from '../core/errors.ts';
+import type { LogEvent, UnknownEvent } from '../core/events.ts';
+import type { IdSource } from '../core/ids.ts';
+import { compact } from '../core/json.ts';
+import type { ConfigOverride } from '../items/config.ts';
+import { type Config, loadTrustPolicy, openConfig } from '../items/config-fs.ts';
+import { openSpaces, type Spaces } from '../items/spaces-fs.ts';
+import { openItems, type VerifiedItems, type VerifyContext } from '../items/verified-fs.ts';
+import type { ProviderKinds } from '../providers/provider.ts';
+import { openStore } from '../storage/open-store.ts';
+import type { CloseOptions, Store } from '../storage/store.ts';
+import type { Fleet } from '../threads/fleet-port.ts';
+import { threadsFolder } from '../threads/thread-files-fs.ts';
+import { signedRunKey } from '../threads/unsigned-run-fs.ts';
+import { environmentSecrets } from '../tools/secrets.ts';
+import { openKeyring } from '../trust/keyring-fs.ts';
+import type { Keyring, SigningKey, VerifyingKey } from '../trust/keys.ts';
+import { bakedManifest, type TrustPolicy } from '../trust/policy.ts';
+import { knownPrivateKeys } from '../trust/private-keys-fs.ts';
+import type { DefinedDirective } from './api/directives.ts';
+import type { OpenRyeOptions } from './api/rye.ts';
+import { configuredFleet, configuredStore } from './configured-store.ts';
+import { passphraseOf } from './passphrase.ts';
+import { composePresets, type Preset } from './presets.ts';
+import { namesStore } from './store-setting.ts';
+import { systemClock, systemIds, systemSpacePath } from './system.ts';
+
+/**
+ * 250 ms in ticks of this process: while other processes use the processor, ticks hardly advance either. A rule that does
+ * not fire on a busy machine is worse than a wait for an expression that never ends.
+ */
+const TICK_MS = 10;
+const LIMIT_TICKS = 25;
+
+/** Runs inside of the worker, so that an endless expression blocks nothing else. */
+const SCRIPT = `
+const { parentPort } = require('node:worker_threads');
+parentPort.on('message', ({ expression, text }) => {
+  parentPort.postMessage(new RegExp(expression, 'u').test(text));
+});
+parentPort.postMessage('ready');
+`;
+
+interface Job {
+  readonly expression: string;
+  readonly text: string;
+  readonly settle: (found: boolean | 'timeout') => void;
+}
+
+/**
+ * JavaScript expressions in one worker, one after the other. A check that takes longer than 250 ms is given up and its
+ * worker ended; the time a worker takes to start is not counted. The worker does not keep the program alive.
+ */
+export class RegexWorker implements SlowMatcher {
+  readonly #queue: Job[] = [];
+  /** Loaded by the first check: hardly any thread has one. */
+  #threads: typeof Threads | undefined;
+  #worker: Threads.Worker | undefined;
+  #running: { readonly job: Job; readonly timer: NodeJS.Timeout } | undefined;
+  #isReady = false;
+
+  async find(expression: string, text: string): Promise<boolean | 'timeout'> {
+    this.#threads ??= await import('node:worker_threads');
+    const { Worker } = this.#threads;
+    return await new Promise((settle) => {
+      this.#queue.push({ expression, text, settle });
+      this.#next(Worker);
+    });
+  }
+
+  close(): void {
+    void this.#worker?.terminate();
+    this.#worker = undefined;
+  }
+
+  #next(Worker: typeof Threads.Worker): void {
+    this.#worker ??= this.#start(Worker);
+    const worker = this.#worker;
+    if (this.#running || !this.#isReady) return;
+    const job = this.#queue.shift();
+    if (!job) {
+      worker.unref();
+      return;
+    }
+    let ticks = 0;
+    const timer = setInterval(() => {
+      ticks += 1;
+      if (ticks === LIMIT_TICKS) this.#giveUp('timeout', Worker);
+    }, TICK_MS);
+    this.#running = { job, timer };
+    worker.postMessage({ expression: job.expression, text: job.text }, []);
+  }
+
+  #start(Worker: typeof Threads.Worker): Threads.Worker {
+    this.#isReady = false;
+    const worker = new Worker(SCRIPT, { eval: true, env: {}, stdin: false });
+    worker.on('message', (found: boolean | 'ready') => {
+      if (worker !== this.#worker) return;
+      if (found === 'ready') this.#isReady = true;
+      else this.#settle(found);
+      this.#next(Worker);
+    });
+    worker.on('error', () => {
+      if (worker === this.#worker) this.#giveUp(false, Worker);
+    });
+    return worker;
+  }
+
+  #settle(found: boolean | 'timeout'): void {
+    const running = this.#running;
+    this.#running = undefined;
+    clearInterval(running?.timer);
+    running?.job.settle(found);
+  }
+
+  /** Ends a worker that hangs or died; the next check starts another. */
+  #giveUp(verdict: false | 'timeout', Worker: typeof Threads.Worker): void {
+    const worker = this.#worker;
+    this.#worker = undefined;
+    void worker?.terminate();
+    this.#settle(verdict);
+    if (this.#queue.length > 0) this.#next(Worker);
+  }
+}
+
+/** Parts of a workspace that no option names: a process that runs a leg of a fleet has them. */
+export interface WorkspaceParts {
+  readonly fleet?: Fleet;
+  /** The key of a run without a signing key; one that cannot sign is that of a run to be checked. */
+  readonly recordKey?: VerifyingKey | SigningKey | undefined;
+  readonly weakestSandbox?: SandboxMode;
+}
+
+export type SandboxMode = 'off' | 'auto' | 'required';
+
+type Observer = (event: LogEvent | UnknownEvent) => void | Promise<void>;
+
+/** An opened project with its user space: configuration, keys, items and store. Opens and reads each when it is first needed. */
+export class Workspace {
+  readonly options: OpenRyeOptions;
+  /** Defaults of every run. */
+  readonly preset: Preset;
+  readonly clock: Clock;
+  readonly ids: IdSource;
+  /** Kinds of providers that the program adds to those that rye ships. */
+  readonly providers: ProviderKinds;
+  readonly spaces: Spaces;
+  readonly keyring: Keyring;
+  readonly verification: VerifyContext;
+  readonly store: Store;
+  /** For rules with `engine: js`; starts with the first check. */
+  readonly regexWorker = new RegexWorker();
+  readonly systemPath: string;
+  #policy: Promise<TrustPolicy> | undefined;
+  #config: Promise<Config> | undefined;
+  /** Skills that the program vouches for. */
+  readonly programSkills: readonly ProgramSkill[];
+  readonly #privateKeys = knownPrivateKeys();
+  readonly #ofPolicy: string[] = [];
+  readonly #directives: DefinedDirective[] = [];
+  readonly #noticed = new Set<string>();
+  readonly #ends = new Set<() => void>();
+
+  /** True for a run without a signing key, and for a job that brings its key along and has no user space: nothing is written there then. */
+  get isGuest(): boolean {
+    const { env, userSpacePath } = this.options;
+    if (this.recordKey !== undefined) return true;
+    return (env?.['RYE_SIGNING_KEY'] ?? '') !== '' && !existsSync(join(userSpacePath, '.ai'));
+  }
+
+  readonly recordKey: WorkspaceParts['recordKey'];
+
+  /** The fleet that shares the store; absent: none does. */
+  readonly fleet: Fleet | undefined;
+
+  /** The weakest sandbox in which commands may run. */
+  readonly weakestSandbox: SandboxMode;
+
+  constructor(options: OpenRyeOptions, parts: WorkspaceParts = {}) {
+    const { fleet, weakestSandbox = 'off', recordKey } = parts;
+    const { projectPath, userSpacePath, tools, subscribers } = options;
+    const isShared = options.store === undefined && namesStore(options);
+    const { store = isShared ? configuredStore(this) : openStore } = options;
+    this.options = options;
+    this.recordKey = recordKey;
+    this.clock = options.clock ?? systemClock;
+    this.ids = options.ids ?? systemIds;
+    this.providers = options.providers ?? {};
+    this.programSkills = (options.skills ?? []).map(programSkill);
+    this.preset = composePresets(
+      compact({ tools, handlers: subscribers && { event: subscribers as readonly Observer[] } }),
+      options.preset ?? {},
+    );
+    this.systemPath = systemSpacePath();
+    const manifest = bakedManifest();
+    this.spaces = openSpaces({ projectPath, userSpacePath, systemPath: this.systemPath, manifest });
+    this.keyring = openKeyring({
+      projectPath,
+      userSpacePath,
+      now: () => this.clock.now(),
+      env: options.env,
+      passphrase: () => passphraseOf(options.env),
+      recordKey,
+      runKey: (threadId) =>
+        signedRunKey(join(threadsFolder(projectPath), threadId), { threadId, keys: this.keyring }),
+    });
+    this.verification = { spaces: this.spaces, keyring: this.keyring, manifest };
+    this.weakestSandbox = weakestSandbox;
+    this.fleet = fleet ?? (isShared ? configuredFleet(this) : undefined);
+    this.store =
+      typeof store === 'function'
+        ? store({ projectPath, clock: this.clock, ids: this.ids })
+        : store;
+  }
+
+  /** Sends one line for people; repeated lines are dropped. */
+  readonly notice = (text: string): void => {
+    if (this.#noticed.has(text)) return;
+    this.#noticed.add(text);
+    this.options.onNotice?.(text);
+  };
+
+  /** Keeps a directive of the program for every thread of this rye. */
+  define(directive: DefinedDirective): void {
+    this.#directives.push(directive);
+  }
+
+  /** Returns the program's directives by id: those that rye keeps, below those of a preset. */
+  directives({ directives = [] }: Preset): ReadonlyMap<string, DefinedDirective> {
+    return new Map([...this.#directives, ...directives].map((one) => [one.id, one]));
+  }
+
+  async policy(): Promise<TrustPolicy> {
+    const onNotice = (text: string): void => {
+      if (isSecurityWarning(text)) this.#ofPolicy.push(text);
+      this.notice(text);
+    };
+    this.#policy ??= loadTrustPolicy({ ...this.verification, onNotice });
+    try {
+      return await this.#policy;
+    } catch (error) {
+      // the file may be corrected while this workspace is open
+      this.#policy = undefined;
+      throw error;
+    }
+  }
+
+  /** The trust policy's parts that are ignored because no trusted key signed them. */
+  async policyWarnings(): Promise<readonly string[]> {
+    await this.policy();
+    return this.#ofPolicy;
+  }
+
+  async config(): Promise<Config> {
+    this.#config ??= this.#openConfig();
+    try {
+      return await this.#config;
+    } catch (error) {
+      this.#config = undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * Reads a part of the configuration. One that is wrong is read again from its files the next time: they may be corrected
+   * while this workspace is open.
+   */
+  async readConfig<T>(read: (config: Config) => Promise<T>): Promise<T> {
+    try {
+      return await read(await this.config());
+    } catch (error) {
+      this.#config = undefined;
+      throw error;
+    }
+  }
+
+  /** Items with verified signatures; `allowUnsigned`, or `RYE_DEV_MODE=1`, lets unsigned items of the project pass. */
+  async items(allowUnsigned: boolean): Promise<VerifiedItems> {
+    return openItems({
+      ...this.verification,
+      policy: await this.policy(),
+      allowUnsigned: allowUnsigned || this.options.env['RYE_DEV_MODE'] === '1',
+      onNotice: this.notice,
+    });
+  }
+
+  /** Values that must not leave a tool: secrets in the environment, and every private key that rye knows, in each form. */
+  secrets(): readonly string[] {
+    const { env, userSpacePath } = this.options;
+    return [...environmentSecrets(env), ...this.#privateKeys({ env, userSpacePath })];
+  }
+
+  /** True if an origin such as `file:line` is in the system space. */
+  readonly isShipped = (origin: string): boolean =>
+    this.spaces.isShipped(origin.replace(/:\d+(?::\d+)?$/, ''));
+
+  /** True if a path, relative to the project, names a regular file. */
+  readonly fileExists = (path: string): boolean => {
+    const full = resolve(this.options.projectPath, path);
+    return existsSync(full) && statSync(full).isFile();
+  };
+
+  /** True if reading the registry creates nothing: its file exists, or the threads are not in files of this project. */
+  get isRegistryMade(): boolean {
+    const path = join(this.options.projectPath, '.ai', 'state', 'threads', 'registry.db');
+    return this.store.maintenance === undefined || existsSync(path);
+  }
+
+  /** Has something ended that this rye started, when it is closed. */
+  onClose(end: () => void): void {
+    this.#ends.add(end);
+  }
+
+  /** Opens the same spaces again, as their files are now. It is closed with this one. */
+  reopened(): Workspace {
+    const again = new Workspace(this.options, { recordKey: this.recordKey });
+    this.onClose(() => again.close());
+    return again;
+  }
+
+  close(options?: CloseOptions): void {
+    this.regexWorker.close();
+    for (const end of this.#ends) end();
+    this.#ends.clear();
+    this.store.close(options);
+  }
+
+  async #openConfig(): Promise<Config> {
+    return openConfig({
+      ...this.verification,
+      policy: await this.policy(),
+      onNotice: this.notice,
+      overrides: (this.options.configOverrides ?? []).map(parseOverride),
+      mistakeIn: async (file) => {
+        const { mistakeIn } = await import('./settings.ts');
+        return await mistakeIn(file, this.spaces);
+      },
+    });
+  }
+}
+
+/** A folder of a skill from code, and its id: the folder's name. */
+export interface ProgramSkill {
+  readonly id: string;
+  readonly folder: string;
+}
+
+function programSkill(folder: string): ProgramSkill {
+  const isSkill = isAbsolute(folder) && existsSync(join(folder, 'SKILL.md'));
+  if (isSkill) return { id: basename(folder), folder };
+  throw new RyeError(
+    'usage',
+    `the skill ${JSON.stringify(folder)} is not a folder with a SKILL.md`,
+    {
+      hint: 'Give the absolute path of its folder.',
+    },
+  );
+}
+
+/** `key=value` of `-c`: the value is read as YAML scalars are. */
+function parseOverride(text: string): ConfigOverride {
+  const at = text.indexOf('=');
+  if (at <= 0) {
+    throw new RyeError('usage', `-c ${text} is not key=value`, {
+      hint: 'Use KEY=VALUE, such as -c resilience.limits.turns=40.',
+    });
+  }
+  return { key: text.slice(0, at), value: text.slice(at + 1) };
+}
