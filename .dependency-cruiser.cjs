@@ -1,6 +1,6 @@
-// Allowed imports, one row per folder of src/. A folder may always import itself.
-// A path ending in .ts names one file of that folder: its port.
-const LAYERS = {
+// The kernel: allowed imports, one row per room. A room may always import itself.
+// A path ending in .ts names one file of that room: its port.
+const KERNEL = {
   schemas: ['core'],
   core: [],
   startup: ['core', 'items', 'tools/coerce.ts'],
@@ -10,7 +10,6 @@ const LAYERS = {
   log: ['core'],
   items: ['core', 'disk', 'trust'],
   hooks: ['core', 'policy'],
-  schedules: ['core'],
   providers: ['core', 'policy', 'startup'],
   tools: ['core', 'disk', 'items', 'startup'],
   storage: ['core', 'disk', 'log', 'policy'],
@@ -29,8 +28,6 @@ const LAYERS = {
     'storage/store.ts',
   ],
   export: ['core', 'log', 'items', 'trust'],
-  pi: ['core', 'log', 'export', 'threads'],
-  fleet: ['core', 'disk', 'trust', 'items', 'schedules', 'storage', 'threads'],
   app: [
     'core',
     'disk',
@@ -39,20 +36,30 @@ const LAYERS = {
     'log',
     'items',
     'hooks',
-    'schedules',
     'providers',
     'tools',
     'storage',
     'loop',
     'threads',
     'export',
-    'pi',
-    'fleet',
     'startup',
   ],
-  cli: ['core', 'disk', 'app', 'browser', 'fleet', 'schedules/options.ts'],
-  browser: ['core', 'app', 'cli/terminal-text.ts', 'cli/visible.ts'],
 };
+// A feature imports the kernel; its `cli` folder, the faces too. No feature knows another one.
+const FEATURES = [
+  'approvals',
+  'fleet',
+  'html',
+  'mcp',
+  'pi',
+  'rules',
+  'rye-os',
+  'schedules',
+  'search',
+  'sessions',
+  'skills',
+  'worktrees',
+];
 // The published suites know the ports that they test, and no adapter.
 const TESTED = [
   'core',
@@ -61,38 +68,29 @@ const TESTED = [
   'storage/deliveries.ts',
   'storage/search-index.ts',
   'storage/sql-work.ts',
-  'fleet/port.ts',
+  'storage/fleet-queue.ts',
 ];
 // Folders with no I/O at all, and the only builtins they may use.
-const PURE = ['core', 'policy', 'log', 'hooks', 'loop', 'export', 'schedules'];
+const PURE = ['core', 'policy', 'log', 'hooks', 'loop', 'export'];
 // Third-party packages with one home each, so that replacing one touches one folder.
 const VENDORS = {
-  '@anthropic-ai/sandbox-runtime': ['tools'],
-  '@anthropic-ai/sdk': ['providers/anthropic'],
-  openai: ['providers/openai'],
-  'better-sqlite3': ['storage/sqlite'],
-  '@modelcontextprotocol/sdk': ['tools/mcp'],
-  pg: ['storage/postgres', 'fleet/dbos'],
-  '@dbos-inc/dbos-sdk': ['fleet/dbos'],
-  commander: ['cli'],
-  '@mariozechner/pi-tui': ['browser'],
-  'get-east-asian-width': ['cli'],
-  zod: ['schemas'],
-  croner: ['schedules'],
-  diff: ['core'],
+  '@anthropic-ai/sandbox-runtime': ['kernel/tools'],
+  '@anthropic-ai/sdk': ['kernel/providers/anthropic'],
+  openai: ['kernel/providers/openai'],
+  'better-sqlite3': ['kernel/storage/sqlite'],
+  '@modelcontextprotocol/sdk': ['features/mcp'],
+  pg: ['features/fleet'],
+  '@dbos-inc/dbos-sdk': ['features/fleet/dbos'],
+  commander: ['faces/cli'],
+  '@mariozechner/pi-tui': ['faces/ui/browser'],
+  'get-east-asian-width': ['faces/ui'],
+  zod: ['kernel/schemas'],
+  croner: ['features/schedules'],
+  diff: ['kernel/core'],
   vitest: [],
 };
-// Optional features: only these folders may load one, and only with `import()`, except for types.
-const SATELLITES = {
-  pi: ['app'],
-  browser: ['cli'],
-  fleet: ['app', 'cli'],
-  'app/fleet': ['app', 'cli'],
-};
-// A satellite may consist of two folders: what composes it is beside the rest of the app.
-const TOGETHER = { fleet: ['app/fleet'] };
 const esc = (s) => s.replaceAll('.', '\\.');
-const target = (t) => (t.endsWith('.ts') ? `^src/${esc(t)}$` : `^src/${t}/`);
+const target = (t) => (t.endsWith('.ts') ? `^src/kernel/${esc(t)}$` : `^src/kernel/${t}/`);
 
 module.exports = {
   forbidden: [
@@ -102,43 +100,65 @@ module.exports = {
       from: { path: '^(?:src|testing)/' },
       to: { circular: true },
     },
-    ...Object.entries(LAYERS).map(([from, allowed]) => ({
-      name: `layer-${from}`,
+    ...Object.entries(KERNEL).map(([from, allowed]) => ({
+      name: `kernel-${from}`,
       severity: 'error',
-      from: { path: `^src/${from}/` },
-      to: { path: '^src/', pathNot: [`^src/${from}/`, '^src/schemas/', ...allowed.map(target)] },
+      from: { path: `^src/kernel/${from}/` },
+      to: {
+        path: '^src/',
+        pathNot: [`^src/kernel/${from}/`, '^src/kernel/schemas/', ...allowed.map(target)],
+      },
     })),
+    {
+      name: 'features-know-the-kernel',
+      severity: 'error',
+      from: { path: '^src/features/([^/]+)/' },
+      to: { path: '^src/', pathNot: ['^src/kernel/', '^src/features/$1/'] },
+    },
+    {
+      name: 'faces-know-the-kernel',
+      severity: 'error',
+      from: { path: '^src/faces/' },
+      to: { path: '^src/', pathNot: ['^src/kernel/(?:app|core|disk)/', '^src/faces/'] },
+    },
     {
       name: 'schemas-are-types-and-data',
       severity: 'error',
       comment: 'the declarations load zod; import their types and the generated .json files',
-      from: { path: '^src/', pathNot: '^src/schemas/' },
-      to: { path: '^src/schemas/.*\\.ts$', dependencyTypesNot: ['type-only'] },
+      from: { path: '^src/', pathNot: '^src/kernel/schemas/' },
+      to: { path: '^src/kernel/schemas/.*\\.ts$', dependencyTypesNot: ['type-only'] },
     },
     {
       name: 'unknown-folder',
       severity: 'error',
-      comment: 'a new folder under src/ needs a row in LAYERS',
-      from: { path: '^src/[^/]+/', pathNot: Object.keys(LAYERS).map((f) => `^src/${f}/`) },
+      comment: 'a new room needs a row in KERNEL, a new feature one in FEATURES',
+      from: {
+        path: '^src/[^/]+/',
+        pathNot: [
+          '^src/faces/(?:cli|ui)/',
+          ...Object.keys(KERNEL).map((f) => `^src/kernel/${f}/`),
+          ...FEATURES.map((f) => `^src/features/${f}/`),
+        ],
+      },
       to: { path: '.' },
     },
     {
       name: 'adapters-do-not-know-each-other',
       severity: 'error',
-      from: { path: '^src/(storage|providers|tools)/([^/]+)/' },
-      to: { path: '^src/$1/[^/]+/', pathNot: '^src/$1/$2/' },
+      from: { path: '^src/kernel/(storage|providers|tools)/([^/]+)/' },
+      to: { path: '^src/kernel/$1/[^/]+/', pathNot: '^src/kernel/$1/$2/' },
     },
     {
       name: 'pure-folders-do-no-io',
       severity: 'error',
-      from: { path: `^src/(${PURE.join('|')})/` },
+      from: { path: `^src/kernel/(${PURE.join('|')})/` },
       to: { dependencyTypes: ['core'], pathNot: '^(node:)?(buffer|crypto|path)$' },
     },
     {
       name: 'fs-only-in-fs-files',
       severity: 'error',
       comment: 'in items/, trust/ and threads/ only *-fs.ts touches the disk',
-      from: { path: '^src/(items|trust|threads)/', pathNot: '-fs\\.ts$' },
+      from: { path: '^src/kernel/(items|trust|threads)/', pathNot: '-fs\\.ts$' },
       to: {
         dependencyTypes: ['core'],
         path: '^(node:)?(fs|fs/promises|child_process|net|http|https|os)$',
@@ -147,8 +167,8 @@ module.exports = {
     {
       name: 'disk-only-in-fs-files',
       severity: 'error',
-      from: { path: '^src/(items|trust|threads)/', pathNot: '-fs\\.ts$' },
-      to: { path: '^src/disk/' },
+      from: { path: '^src/kernel/(items|trust|threads)/', pathNot: '-fs\\.ts$' },
+      to: { path: '^src/kernel/disk/' },
     },
     ...Object.entries(VENDORS).map(([pkg, homes]) => ({
       name: `vendor-${pkg}`,
@@ -156,23 +176,6 @@ module.exports = {
       from: { path: '^src/', pathNot: homes.map((h) => `^src/${h}/`) },
       to: { path: `node_modules/${esc(pkg)}/` },
     })),
-    ...Object.entries(SATELLITES).flatMap(([satellite, loaders]) => [
-      {
-        name: `satellite-${satellite}`,
-        severity: 'error',
-        from: { path: '^src/', pathNot: [satellite, ...loaders].map((f) => `^src/${f}/`) },
-        to: { path: `^src/${satellite}/` },
-      },
-      {
-        name: `satellite-${satellite}-loads-on-demand`,
-        severity: 'error',
-        from: {
-          path: '^src/',
-          pathNot: [satellite, ...(TOGETHER[satellite] ?? [])].map((f) => `^src/${f}/`),
-        },
-        to: { path: `^src/${satellite}/`, dynamic: false, dependencyTypesNot: ['type-only'] },
-      },
-    ]),
     {
       name: 'src-does-not-import-tests',
       severity: 'error',
