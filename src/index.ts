@@ -1,6 +1,5 @@
 // The library: the same thing as the program, without a process around it.
 
-export type { ReplayDifference } from './features/sessions/replay-world.ts';
 export type {
   ApprovalAttendant,
   ApprovalsService,
@@ -20,6 +19,7 @@ export type * from './kernel/app/api/rye.ts';
 export type * from './kernel/app/api/schedules.ts';
 export type * from './kernel/app/api/threads.ts';
 export type * from './kernel/app/api/trees.ts';
+export type { ReplayDifference } from './kernel/app/api/trees.ts';
 export { openRye } from './kernel/app/open-rye.ts';
 export { composePresets, type LibraryTool, type Preset } from './kernel/app/presets.ts';
 export { defineDirective } from './kernel/app/program/define-directive.ts';

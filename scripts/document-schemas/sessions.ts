@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import type { PiProblem } from '../../src/features/pi/session.ts';
-import type { ReplayDifference } from '../../src/features/sessions/replay-world.ts';
-import type { FileUndo, UndoneFile } from '../../src/features/sessions/undo.ts';
+import type { PiProblem } from '../../src/kernel/app/api/trees.ts';
+import type { ReplayDifference } from '../../src/kernel/app/api/trees.ts';
+import type { FileUndo, UndoneFile } from '../../src/kernel/app/api/trees.ts';
 import type { LogProblem } from '../../src/kernel/log/codec.ts';
 import {
   anyObject,

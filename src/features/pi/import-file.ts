@@ -3,13 +3,17 @@ import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename } from 'node:path';
+import {
+  type ImportedSession,
+  type ImportOptions,
+  type PiProblem,
+} from '../../kernel/app/api/trees.ts';
 import { isoTime } from '../../kernel/core/clock.ts';
 import { messageOf, RyeError } from '../../kernel/core/errors.ts';
 import type { EventDraft } from '../../kernel/core/events.ts';
 import { compact, isJsonObject, type JsonObject, toText } from '../../kernel/core/json.ts';
 import { textOf, toolCallsOf } from '../../kernel/core/message.ts';
 import { originalCostOf } from '../../kernel/core/original.ts';
-import type { ThreadRecord } from '../../kernel/core/thread.ts';
 import { addUsage, NO_USAGE, toMicroUsd, toUsd } from '../../kernel/core/usage.ts';
 import { MAX_LINE_BYTES } from '../../kernel/log/codec.ts';
 import { eachLine, scan } from '../../kernel/log/scanner.ts';
@@ -21,7 +25,6 @@ import { contentOf, customMessageDraft, messageDraft } from './messages.ts';
 import {
   createPiReader,
   type PiEntry,
-  type PiProblem,
   type PiRecord,
   type PiSession,
   piMessageOf,
@@ -307,27 +310,6 @@ function lastModel(drafts: readonly EventDraft[]): PiImport['model'] {
     if (message.role === 'assistant') return { provider: message.provider, model: message.model };
   }
   return undefined;
-}
-
-export interface ImportOptions {
-  /** The session file; it is only read. */
-  readonly path: string;
-  readonly threadId?: string;
-  /** The model that continues it after a resume. */
-  readonly model?: string;
-}
-
-/** The thread that a session became. */
-export interface ImportedSession {
-  readonly thread: ThreadRecord;
-  readonly format: 'pi';
-  /** Version of the format that the file had. */
-  readonly version: number;
-  readonly session_id: string;
-  readonly entries: number;
-  readonly messages: number;
-  /** Damaged or unknown records, by line. */
-  readonly problems: readonly PiProblem[];
 }
 
 const MAX_NOTED = 100;

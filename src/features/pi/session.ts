@@ -1,3 +1,4 @@
+import { type PiProblem } from '../../kernel/app/api/trees.ts';
 import { RyeError, type SourceLocation } from '../../kernel/core/errors.ts';
 import { isJsonObject, type JsonObject, parseGivenJson, toText } from '../../kernel/core/json.ts';
 
@@ -263,21 +264,6 @@ function versionOf(header: JsonObject): number | undefined {
 export function piMessageOf({ value }: PiRecord): JsonObject | undefined {
   const { message } = value;
   return isJsonObject(message) ? message : undefined;
-}
-
-/** A defect of a pi session that was readable nevertheless; `line` counts from 1. */
-export interface PiProblem {
-  readonly kind:
-    | 'torn_tail'
-    | 'fused'
-    | 'malformed'
-    | 'encoding'
-    | 'before_header'
-    | 'orphan'
-    | 'duplicate'
-    | 'not_understood';
-  readonly line: number;
-  readonly message: string;
 }
 
 /** One record of a session file: its text and its value. */

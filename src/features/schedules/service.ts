@@ -4,6 +4,7 @@ import type {
   NewSchedule,
   SchedulesService,
   ServeOptions,
+  Timer,
 } from '../../kernel/app/api/schedules.ts';
 import { threadChildren } from '../../kernel/app/children.ts';
 import { planDirective } from '../../kernel/app/thread-runs.ts';
@@ -14,7 +15,6 @@ import type { JsonObject } from '../../kernel/core/json.ts';
 import type { LaunchedThread } from '../../kernel/threads/ports.ts';
 import { parseCron } from './cron.ts';
 import { FiringStates } from './firing-state.ts';
-import type { Timer } from './options.ts';
 import { assertScheduleName, firingPrefix, readSchedules, type Schedule } from './schedule.ts';
 import { editSchedules, loadSchedules, scheduleNamed } from './schedule-file.ts';
 import { assertKeepable, entryOf, requestOf } from './scheduled-run.ts';

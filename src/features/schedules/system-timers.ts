@@ -1,5 +1,5 @@
+import type { Timer } from '../../kernel/app/api/schedules.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
-import type { Timer } from './options.ts';
 import type { Schedule } from './schedule.ts';
 
 declare const __RYE_VERSION__: string;

@@ -1,3 +1,4 @@
+import { type UnrecordedCall } from '../../kernel/app/api/trees.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../kernel/core/events.ts';
 import { isActive, type ThreadRecord } from '../../kernel/core/thread.ts';
@@ -9,13 +10,6 @@ import type { ThreadDocument } from '../../kernel/threads/thread-document.ts';
 import { partOf } from '../../kernel/threads/verified-log.ts';
 import { readVerified } from './edit.ts';
 import type { PastChange } from './file-history.ts';
-
-/** A call of a tool that may have changed files without a record. */
-export interface UnrecordedCall {
-  readonly thread_id: string;
-  readonly call_id: string;
-  readonly tool: string;
-}
 
 /** The changes of files by the threads of a session. */
 export interface FileEvents {

@@ -1,3 +1,4 @@
+import { type ManualCompaction } from '../../kernel/app/api/trees.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
 import type { EventDraft, LogEvent } from '../../kernel/core/events.ts';
 import type { ThreadPlan } from '../../kernel/core/plan.ts';
@@ -42,16 +43,6 @@ import { NO_CHILDREN } from './replay-world.ts';
 
 /** The surroundings of the hooks and the model of an idle thread. */
 type OfflineEnv = Stored & Process & Sources & Configured & ApprovalEnv;
-
-/** The result of a compaction that a person started. */
-export type ManualCompaction =
-  | {
-      readonly compacted: true;
-      readonly entry_id: string;
-      readonly tokens_before: number;
-      readonly summary: string;
-    }
-  | { readonly compacted: false; readonly reason: string };
 
 /** Compacts the active branch of a thread that does not run, with its own model, hooks and budget. */
 export async function compactThread(

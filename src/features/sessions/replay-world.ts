@@ -1,3 +1,4 @@
+import { type ReplayDifference } from '../../kernel/app/api/trees.ts';
 import { type Clock, isoTime } from '../../kernel/core/clock.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
 import type { EventDraft, LogEvent } from '../../kernel/core/events.ts';
@@ -176,19 +177,6 @@ export const NO_CHILDREN: ChildStarter = {
 
 function noThread(): RyeError {
   return new RyeError('hook_failed', 'no other thread is started from here');
-}
-
-/** The first step at which a replay differs from the recording. */
-export interface ReplayDifference {
-  /** Counts the compared steps from 0. */
-  readonly step: number;
-  /** Entry of the recorded step; null if the recording has no such step. */
-  readonly entry_id: string | null;
-  readonly seq: number | null;
-  /** Dotted path of the member that differs, or `kind`. */
-  readonly path: string;
-  readonly recorded: JsonValue;
-  readonly replayed: JsonValue;
 }
 
 /** Compares a replay with the recorded steps, up to the first difference or the end of the recording. */

@@ -1,3 +1,4 @@
+import { type ReplayOptions, type ReplayReport } from '../../kernel/app/api/trees.ts';
 import { acceptedRisk } from '../../kernel/core/capability.ts';
 import { RyeError, toRyeError } from '../../kernel/core/errors.ts';
 import type { EventDraft, LogEvent, UnknownEvent } from '../../kernel/core/events.ts';
@@ -43,35 +44,10 @@ import {
   memoryWriter,
   NO_CHILDREN,
   ReplayComparison,
-  type ReplayDifference,
   recordedProvider,
   recordedTools,
   stoppedClock,
 } from './replay-world.ts';
-
-export interface ReplayOptions {
-  /** The entry after which the replay starts; entries up to it are taken from the log. */
-  readonly from?: string;
-  /** The run to replay, from 1; absent: one after the other, each from the conversation that it began with. */
-  readonly run?: number;
-  readonly signal?: AbortSignal;
-  /** Called with each event that the replay would have logged. */
-  readonly onEvent?: (event: LogEvent) => void;
-}
-
-export interface ReplayReport {
-  readonly thread_id: string;
-  /** Numbers of the runs that were replayed, in order; a difference is in the last one. */
-  readonly runs: readonly number[];
-  /** Answers of the model that the recordings have. */
-  readonly answers: number;
-  /** Recorded steps, and the number of them that the replay repeated. */
-  readonly steps: number;
-  readonly matched: number;
-  readonly difference: ReplayDifference | null;
-  /** Tools and directives that hooks would have run; a replay has no effects, so it skips them. */
-  readonly not_run: readonly string[];
-}
 
 /**
  * Plays the recorded answers through the loop with today's directive, rules, hooks and gates. Tools don't run: they

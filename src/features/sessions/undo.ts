@@ -1,45 +1,11 @@
-import { type ErrorInfo, RyeError, toRyeError } from '../../kernel/core/errors.ts';
+import { type FileUndo, type UndoneFile, type UndoRequest } from '../../kernel/app/api/trees.ts';
+import { RyeError, toRyeError } from '../../kernel/core/errors.ts';
 import { type FileChange, type FileState, MAX_COPY_BYTES } from '../../kernel/core/file-change.ts';
 import type { Process, Stored } from '../../kernel/threads/ports.ts';
 import type { ProjectFiles, Restoring } from '../../kernel/threads/project-files.ts';
 import { editLog } from './edit.ts';
-import { type FileEvents, readFileEvents, type UnrecordedCall } from './file-events.ts';
+import { type FileEvents, readFileEvents } from './file-events.ts';
 import { type FilePlan, planFiles } from './file-history.ts';
-
-export interface UndoRequest {
-  /** Entry ID, a unique start of it, or `root`; absent: the moment before the thread. */
-  readonly to?: string | undefined;
-  /** True to leave the changes of children. */
-  readonly own?: boolean | undefined;
-  /** True to restore files that were changed outside the thread since, and to leave those that can't be restored. */
-  readonly force?: boolean | undefined;
-  /** True to report what would be restored and change nothing. */
-  readonly dryRun?: boolean | undefined;
-}
-
-/** A file that an undo restores, or can't restore. */
-export interface UndoneFile {
-  readonly path: string;
-  /** `kept`: it stays as it is, because of its problem. */
-  readonly action: 'restored' | 'recreated' | 'removed' | 'kept';
-  readonly problem?: ErrorInfo;
-}
-
-/** The result of an undo. */
-export interface FileUndo {
-  /** The thread whose log records it: the last one of the session. */
-  readonly thread_id: string;
-  /** The entry whose moment the files are back at; null: before the thread. */
-  readonly to_entry: string | null;
-  readonly dry_run: boolean;
-  /** Files that differed from what they were then. */
-  readonly files: readonly UndoneFile[];
-  /** Empty folders that were removed, because the thread had made them. */
-  readonly folders: readonly string[];
-  /** Calls after that moment that may have changed files without a record; their changes stay. */
-  readonly unrecorded_calls: readonly UnrecordedCall[];
-  readonly warnings: readonly string[];
-}
 
 /** A file that differs from what it was, as it was found. */
 interface Candidate {

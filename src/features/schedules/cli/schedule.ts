@@ -29,12 +29,12 @@ import type {
   ScheduledRun,
   ServeEvent,
 } from '../../../kernel/app/api/schedules.ts';
+import { MISSED, TIMERS } from '../../../kernel/app/api/schedules.ts';
 import type { AcceptedRisk } from '../../../kernel/core/capability.ts';
 import { EXIT, RyeError } from '../../../kernel/core/errors.ts';
 import { ISOLATION_RESULTS, ISOLATIONS } from '../../../kernel/core/isolation.ts';
 import { compact } from '../../../kernel/core/json.ts';
 import { LIMIT_NAMES } from '../../../kernel/core/limits.ts';
-import { MISSED, TIMERS } from '../options.ts';
 
 const ADD_OPTIONS = {
   cron: text('CRON', "Five fields, or six with seconds before them, such as '0 3 * * *'"),

@@ -1,11 +1,8 @@
-import type { Missed, Timer } from '../../../features/schedules/options.ts';
 import type { ErrorInfo } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
 import type { ThreadStatus } from '../../core/thread.ts';
 import type { LaunchedThread } from '../../threads/ports.ts';
 import type { DirectiveRequest } from '../../threads/prepare/request.ts';
-
-export type { Missed, Timer } from '../../../features/schedules/options.ts';
 
 /** The members of a run that a schedule can keep. */
 export type ScheduledRun = Omit<DirectiveRequest, 'parentThreadId' | 'onlyTools' | 'behavior'>;
@@ -119,3 +116,13 @@ export interface SchedulesService {
   /** Fires the schedules of the project until the signal aborts. Throws `schedules_locked` if another process does. */
   serve(options: ServeOptions): Promise<void>;
 }
+
+/** Times that no loop was there for: `skip` drops them, `once` makes the last of them up, `all` each in order. */
+export const MISSED = ['skip', 'once', 'all'] as const;
+
+export type Missed = (typeof MISSED)[number];
+
+/** Timers of a system that can run a schedule without rye's own loop. */
+export const TIMERS = ['cron', 'systemd', 'actions'] as const;
+
+export type Timer = (typeof TIMERS)[number];

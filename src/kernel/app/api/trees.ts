@@ -1,12 +1,6 @@
-import type { ImportedSession, ImportOptions } from '../../../features/pi/import-file.ts';
-import type { PiProblem } from '../../../features/pi/session.ts';
-import type { UnrecordedCall } from '../../../features/sessions/file-events.ts';
-import type { ManualCompaction } from '../../../features/sessions/offline-summary.ts';
-import type { ReplayOptions, ReplayReport } from '../../../features/sessions/replay.ts';
-import type { FileUndo, UndoneFile, UndoRequest } from '../../../features/sessions/undo.ts';
 import type { ErrorInfo } from '../../core/errors.ts';
 import type { LogEvent } from '../../core/events.ts';
-import type { JsonObject } from '../../core/json.ts';
+import type { JsonObject, JsonValue } from '../../core/json.ts';
 import type { Message } from '../../core/message.ts';
 import type { ExportFormat, ThreadRecord } from '../../core/thread.ts';
 import type { LogProblem } from '../../log/codec.ts';
@@ -24,25 +18,7 @@ export {
   taskOf,
 } from '../../log/entry-text.ts';
 export { holds, shortKind, TREE_FILTERS, wordsOf } from '../../log/tree-filter.ts';
-export type {
-  ContextSettings,
-  FileUndo,
-  ImportedSession,
-  ImportOptions,
-  LogProblem,
-  ManualCompaction,
-  PiProblem,
-  ReplayOptions,
-  ReplayReport,
-  TreeDivider,
-  TreeEntry,
-  TreeFilter,
-  TreeRow,
-  TurnFacts,
-  UndoneFile,
-  UndoRequest,
-  UnrecordedCall,
-};
+export type { ContextSettings, LogProblem, TreeDivider, TreeEntry, TreeFilter, TreeRow, TurnFacts };
 
 /** A thread's session tree, drawn. */
 export interface TreeView {
@@ -216,4 +192,129 @@ export interface ThreadExport {
 /** Threads in forms for people and for other programs. Nothing of the thread is written. */
 export interface ExportsService {
   export(threadId: string, options: ExportOptions): Promise<ThreadExport>;
+}
+
+/** A defect of a pi session that was readable nevertheless; `line` counts from 1. */
+export interface PiProblem {
+  readonly kind:
+    | 'torn_tail'
+    | 'fused'
+    | 'malformed'
+    | 'encoding'
+    | 'before_header'
+    | 'orphan'
+    | 'duplicate'
+    | 'not_understood';
+  readonly line: number;
+  readonly message: string;
+}
+
+export interface ImportOptions {
+  /** The session file; it is only read. */
+  readonly path: string;
+  readonly threadId?: string;
+  /** The model that continues it after a resume. */
+  readonly model?: string;
+}
+
+/** The thread that a session became. */
+export interface ImportedSession {
+  readonly thread: ThreadRecord;
+  readonly format: 'pi';
+  /** Version of the format that the file had. */
+  readonly version: number;
+  readonly session_id: string;
+  readonly entries: number;
+  readonly messages: number;
+  /** Damaged or unknown records, by line. */
+  readonly problems: readonly PiProblem[];
+}
+
+/** A call of a tool that may have changed files without a record. */
+export interface UnrecordedCall {
+  readonly thread_id: string;
+  readonly call_id: string;
+  readonly tool: string;
+}
+
+export interface UndoRequest {
+  /** Entry ID, a unique start of it, or `root`; absent: the moment before the thread. */
+  readonly to?: string | undefined;
+  /** True to leave the changes of children. */
+  readonly own?: boolean | undefined;
+  /** True to restore files that were changed outside the thread since, and to leave those that can't be restored. */
+  readonly force?: boolean | undefined;
+  /** True to report what would be restored and change nothing. */
+  readonly dryRun?: boolean | undefined;
+}
+
+/** A file that an undo restores, or can't restore. */
+export interface UndoneFile {
+  readonly path: string;
+  /** `kept`: it stays as it is, because of its problem. */
+  readonly action: 'restored' | 'recreated' | 'removed' | 'kept';
+  readonly problem?: ErrorInfo;
+}
+
+/** The result of an undo. */
+export interface FileUndo {
+  /** The thread whose log records it: the last one of the session. */
+  readonly thread_id: string;
+  /** The entry whose moment the files are back at; null: before the thread. */
+  readonly to_entry: string | null;
+  readonly dry_run: boolean;
+  /** Files that differed from what they were then. */
+  readonly files: readonly UndoneFile[];
+  /** Empty folders that were removed, because the thread had made them. */
+  readonly folders: readonly string[];
+  /** Calls after that moment that may have changed files without a record; their changes stay. */
+  readonly unrecorded_calls: readonly UnrecordedCall[];
+  readonly warnings: readonly string[];
+}
+
+/** The result of a compaction that a person started. */
+export type ManualCompaction =
+  | {
+      readonly compacted: true;
+      readonly entry_id: string;
+      readonly tokens_before: number;
+      readonly summary: string;
+    }
+  | { readonly compacted: false; readonly reason: string };
+
+/** The first step at which a replay differs from the recording. */
+export interface ReplayDifference {
+  /** Counts the compared steps from 0. */
+  readonly step: number;
+  /** Entry of the recorded step; null if the recording has no such step. */
+  readonly entry_id: string | null;
+  readonly seq: number | null;
+  /** Dotted path of the member that differs, or `kind`. */
+  readonly path: string;
+  readonly recorded: JsonValue;
+  readonly replayed: JsonValue;
+}
+
+export interface ReplayOptions {
+  /** The entry after which the replay starts; entries up to it are taken from the log. */
+  readonly from?: string;
+  /** The run to replay, from 1; absent: one after the other, each from the conversation that it began with. */
+  readonly run?: number;
+  readonly signal?: AbortSignal;
+  /** Called with each event that the replay would have logged. */
+  readonly onEvent?: (event: LogEvent) => void;
+}
+
+export interface ReplayReport {
+  readonly thread_id: string;
+  /** Numbers of the runs that were replayed, in order; a difference is in the last one. */
+  readonly runs: readonly number[];
+  /** Answers of the model that the recordings have. */
+  readonly answers: number;
+  /** Recorded steps, and the number of them that the replay repeated. */
+  readonly steps: number;
+  readonly matched: number;
+  readonly difference: ReplayDifference | null;
+  /** Tools and directives that hooks would have run; a replay has no effects, so it skips them. */
+  readonly not_run: readonly string[];
 }
