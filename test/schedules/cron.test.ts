@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { parseCron } from '../../src/features/schedules/cron.ts';
 import { decideDue, dueTimes, MOST_MADE_UP } from '../../src/features/schedules/due.ts';
+import { parseCron } from '../../src/kernel/schedules/cron.ts';
 import { runs } from '../helpers/runs.ts';
 
 const MINUTE = 60_000;

@@ -2,9 +2,9 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { readSchedules } from '../../src/features/schedules/schedule.ts';
 import { runCommand, timerText } from '../../src/features/schedules/system-timers.ts';
 import type { Timer } from '../../src/kernel/app/api/schedules.ts';
+import { readSchedules } from '../../src/kernel/schedules/schedule.ts';
 
 const PLAIN = { cron: '0 3 * * *', timezone: 'Europe/Berlin', directive: 'reports/weekly' };
 

@@ -10,6 +10,7 @@ import {
   statSync,
 } from 'node:fs';
 import { dirname, normalize, relative, resolve, sep } from 'node:path';
+import { approvalPolicies } from '../../kernel/app/approval-policies.ts';
 import { absolutePaths, readDenier } from '../../kernel/app/session-tools.ts';
 import type { Workspace } from '../../kernel/app/workspace.ts';
 import type {
@@ -31,7 +32,6 @@ import { needOfCall } from '../../kernel/tools/call-need.ts';
 import { judgedInput } from '../../kernel/tools/judged-input.ts';
 import { childEnvironment } from '../../kernel/tools/process.ts';
 import { listedApproval } from './listed.ts';
-import { approvalPolicies } from './policy.ts';
 
 /** Characters of a preview and of an input. No person judges more than this. */
 const MAX_CHARS = 64 * 1024;

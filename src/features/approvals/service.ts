@@ -8,6 +8,7 @@ import type {
   ListedApproval,
   WatchApprovals,
 } from '../../kernel/app/api/approvals.ts';
+import { approvalPolicies } from '../../kernel/app/approval-policies.ts';
 import { readThreadConfig } from '../../kernel/app/settings.ts';
 import { threadEnv } from '../../kernel/app/thread-env.ts';
 import { threadFiles } from '../../kernel/app/thread-files.ts';
@@ -46,7 +47,6 @@ import {
 } from '../../kernel/trust/approval.ts';
 import { approvalEnv } from './env.ts';
 import { listedApproval } from './listed.ts';
-import { approvalPolicies } from './policy.ts';
 import { verifyApproval } from './verify.ts';
 
 const LOOK_MS = 500;

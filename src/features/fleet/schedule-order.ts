@@ -1,10 +1,10 @@
 import { RyeError } from '../../kernel/core/errors.ts';
 import { isJsonObject, isRecord, type JsonObject } from '../../kernel/core/json.ts';
 import type { PayloadSigner, PayloadVerifier } from '../../kernel/core/signing.ts';
+import { readSchedules, type Schedule } from '../../kernel/schedules/schedule.ts';
 import type { ScheduleEntry } from '../../kernel/schemas/schedules.ts';
 import type { LegSpec } from '../../kernel/storage/fleet-queue.ts';
 import { TRUST_HINT } from '../../kernel/trust/policy.ts';
-import { readSchedules, type Schedule } from '../schedules/schedule.ts';
 
 /** Keeps what is signed here apart from everything else that the same keys sign. */
 const DOMAIN = 'rye-schedule-order-v1';

@@ -2,11 +2,11 @@ import { join } from 'node:path';
 import type { McpServerOptions, McpServerReport } from '../../kernel/app/api/rye.ts';
 import type { Workspace } from '../../kernel/app/workspace.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
+import { serverOfTool } from '../../kernel/core/ids.ts';
 import { compact, isRecord, type JsonObject } from '../../kernel/core/json.ts';
 import { readTextInside, writeInside } from '../../kernel/disk/inside.ts';
 import { parseServers } from './config.ts';
 import { PlacedServers } from './mcp.ts';
-import { serverOfTool } from './mcp-tools.ts';
 
 /** {@link Rye.mcpServers} */
 export async function inspectServers(

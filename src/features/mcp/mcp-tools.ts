@@ -30,11 +30,6 @@ function mcpToolId(server: string, tool: string): string {
   return `mcp/${server}/${tool.replaceAll(/[^A-Za-z0-9_-]/g, '_')}`;
 }
 
-/** The server of a tool id such as `mcp/memory/read_graph`; undefined for other tools. */
-export function serverOfTool(id: string): string | undefined {
-  return /^mcp\/([^/]+)\/[^/]+$/.exec(id)?.[1];
-}
-
 /** The tools of a server, and one sentence for each that is dropped. */
 export interface ServerTools {
   readonly tools: readonly Tool[];

@@ -6,7 +6,7 @@ import type { Workspace } from '../../kernel/app/workspace.ts';
 import { capabilityOf } from '../../kernel/core/capability.ts';
 import { messageOf, RyeError } from '../../kernel/core/errors.ts';
 import type { EventDraft, EventPayloads, McpServerStart } from '../../kernel/core/events.ts';
-import { wireName } from '../../kernel/core/ids.ts';
+import { serverOfTool, wireName } from '../../kernel/core/ids.ts';
 import { compact } from '../../kernel/core/json.ts';
 import type { PlannedTool, ThreadPlan } from '../../kernel/core/plan.ts';
 import { verifyFile } from '../../kernel/items/verified-fs.ts';
@@ -23,7 +23,7 @@ import { faultError } from '../../kernel/trust/policy.ts';
 import type { McpServerConfig } from './config.ts';
 import { type ConfiguredServers, readServers } from './configured.ts';
 import type { Connection } from './connection.ts';
-import { compareTools, serverOfTool, type Withdrawal } from './mcp-tools.ts';
+import { compareTools, type Withdrawal } from './mcp-tools.ts';
 import { McpServers } from './servers.ts';
 
 interface McpChangesOptions {

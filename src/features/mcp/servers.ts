@@ -1,11 +1,12 @@
 import { messageOf, RyeError, toRyeError } from '../../kernel/core/errors.ts';
 import type { McpServerStart } from '../../kernel/core/events.ts';
+import { serverOfTool } from '../../kernel/core/ids.ts';
 import { didYouMean } from '../../kernel/core/text.ts';
 import type { DisclosableTool } from '../../kernel/tools/disclosure.ts';
 import { CAUTIOUS_TRAITS, errorOutput, type Tool } from '../../kernel/tools/tool.ts';
 import type { McpServerConfig } from './config.ts';
 import type { Connection } from './connection.ts';
-import { serverOfTool, toolsOf } from './mcp-tools.ts';
+import { toolsOf } from './mcp-tools.ts';
 
 export interface McpServersOptions {
   /** The configured servers, and one sentence for each that can't be read. */

@@ -1,5 +1,5 @@
 import type { Missed } from '../../kernel/app/api/schedules.ts';
-import type { Times } from './cron.ts';
+import type { Times } from '../../kernel/schedules/cron.ts';
 
 /** Times that are made up at most; older ones are dropped. */
 export const MOST_MADE_UP = 1000;

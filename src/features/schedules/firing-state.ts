@@ -9,7 +9,7 @@ import { nullable, objectOf, oneOf, optional, type Shape, TEXT } from '../../ker
 import { isActive, type ThreadRecord } from '../../kernel/core/thread.ts';
 import { makeFolders } from '../../kernel/disk/folders.ts';
 import { writeWhole } from '../../kernel/disk/whole-file.ts';
-import { firingPrefix } from './schedule.ts';
+import { firingPrefix } from '../../kernel/schedules/schedule.ts';
 import { schedulesFolder } from './schedule-locks.ts';
 
 /** A firing as it is recorded. */

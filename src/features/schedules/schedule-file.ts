@@ -7,9 +7,9 @@ import { RyeError } from '../../kernel/core/errors.ts';
 import { readTextInside, writeInside } from '../../kernel/disk/inside.ts';
 import { readConfigFile } from '../../kernel/items/config-fs.ts';
 import { verifyFile } from '../../kernel/items/verified-fs.ts';
+import { readSchedules, type Schedule } from '../../kernel/schedules/schedule.ts';
 import { faultError } from '../../kernel/trust/policy.ts';
 import { signText } from '../../kernel/trust/signature.ts';
-import { readSchedules, type Schedule } from './schedule.ts';
 import { lockSchedules } from './schedule-locks.ts';
 
 /** The name of the configuration file. */

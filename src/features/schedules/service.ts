@@ -12,10 +12,15 @@ import type { Workspace } from '../../kernel/app/workspace.ts';
 import { isoTime } from '../../kernel/core/clock.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
 import type { JsonObject } from '../../kernel/core/json.ts';
+import { parseCron } from '../../kernel/schedules/cron.ts';
+import {
+  assertScheduleName,
+  firingPrefix,
+  readSchedules,
+  type Schedule,
+} from '../../kernel/schedules/schedule.ts';
 import type { LaunchedThread } from '../../kernel/threads/ports.ts';
-import { parseCron } from './cron.ts';
 import { FiringStates } from './firing-state.ts';
-import { assertScheduleName, firingPrefix, readSchedules, type Schedule } from './schedule.ts';
 import { editSchedules, loadSchedules, scheduleNamed } from './schedule-file.ts';
 import { assertKeepable, entryOf, requestOf } from './scheduled-run.ts';
 import { timerText } from './system-timers.ts';

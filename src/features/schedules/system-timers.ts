@@ -1,6 +1,6 @@
 import type { Timer } from '../../kernel/app/api/schedules.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
-import type { Schedule } from './schedule.ts';
+import type { Schedule } from '../../kernel/schedules/schedule.ts';
 
 declare const __RYE_VERSION__: string;
 

@@ -1,5 +1,6 @@
 import type { JsonObject } from '../../kernel/core/json.ts';
 import {
+  type KnowledgeQuery,
   type SearchAnswer,
   type SearchHit,
   SNIPPET_CLOSE,
@@ -21,13 +22,6 @@ export type SearchKnowledge = (
   query: KnowledgeQuery,
   context: ToolContext,
 ) => Promise<SearchAnswer>;
-
-export interface KnowledgeQuery {
-  readonly query: string;
-  readonly limit: number;
-  /** True to search the exports of earlier threads too. */
-  readonly includeThreads: boolean;
-}
 
 /** `rye/search`. `data`: `results` (`id`, `title`, `path`, `score`, `snippet`, `signature`, `time`), `total`, `complete`. */
 export function createSearchTool(search: SearchKnowledge): Tool {

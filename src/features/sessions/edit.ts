@@ -4,9 +4,7 @@ import type { EventDraft, LogEvent, RequestEstimate } from '../../kernel/core/ev
 import type { JsonObject } from '../../kernel/core/json.ts';
 import type { ThreadPlan } from '../../kernel/core/plan.ts';
 import { isActive, type ThreadRecord } from '../../kernel/core/thread.ts';
-import { threadNotFound } from '../../kernel/core/thread-errors.ts';
 import { type Cost, NO_COST, toMicroUsd } from '../../kernel/core/usage.ts';
-import { joinContents } from '../../kernel/hooks/dispatch.ts';
 import {
   branchDrafts,
   branchWithSummaryDrafts,
@@ -20,12 +18,18 @@ import {
   type SessionTree,
 } from '../../kernel/log/tree.ts';
 import { THINKING_LEVELS } from '../../kernel/providers/provider.ts';
-import type { LogVerification, LogWriter } from '../../kernel/storage/store.ts';
+import type { LogWriter } from '../../kernel/storage/store.ts';
+import {
+  entryAt,
+  openingDrafts,
+  readVerified,
+  recordOf,
+  userDraft,
+} from '../../kernel/threads/open-session.ts';
 import type { Process, Sources, Stored } from '../../kernel/threads/ports.ts';
 import { configuredModel } from '../../kernel/threads/prepare/plan-at-head.ts';
 import { bookedCost } from '../../kernel/threads/recovery/crashed-log.ts';
 import type { ThreadDocument } from '../../kernel/threads/thread-document.ts';
-import { tamperedError, verifyLog } from '../../kernel/threads/verified-log.ts';
 
 /** A log that is open for an edit, with its content and its thread. */
 export interface OpenEdit {
@@ -75,31 +79,6 @@ async function assertNotArchived(
     `the log of thread ${threadId} is compressed and cannot grow`,
     { hint: `Continue it in a new thread: rye threads resume ${threadId}` },
   );
-}
-
-/** Returns the row of a thread; throws if there is none. */
-export async function recordOf(
-  { store }: Pick<Stored, 'store'>,
-  threadId: string,
-): Promise<ThreadRecord> {
-  const record = await store.registry.get(threadId);
-  if (record) return record;
-  throw threadNotFound(threadId);
-}
-
-/** Reads a thread's signed document and its row. Throws if the log does not verify. */
-export async function readVerified(
-  env: Stored,
-  threadId: string,
-): Promise<{
-  readonly document: ThreadDocument;
-  readonly record: ThreadRecord;
-  readonly verdict: LogVerification;
-}> {
-  const record = await recordOf(env, threadId);
-  const { document, verdict } = await verifyLog(env, threadId);
-  if (verdict.ok) return { document, record, verdict };
-  throw tamperedError(threadId, verdict);
 }
 
 /**
@@ -222,38 +201,6 @@ function assertIdle(record: ThreadRecord): ThreadRecord {
   );
 }
 
-/** Finds an entry by its id or a unique prefix. `root` is the system prompt, or null before the first entry. */
-export function entryAt(tree: SessionTree, reference: string): string | null {
-  return reference === 'root' ? rootOf(tree) : entryByPrefix(tree, reference).id;
-}
-
-/** Returns the system prompt that the path to the head begins with; null if there is none. */
-function rootOf(tree: SessionTree): string | null {
-  const first = pathTo(tree, tree.leafId)[0] ?? tree.entries[0];
-  return first !== undefined && isKnown(first, 'system_prompt') ? first.id : null;
-}
-
-/**
- * Asks the opening message again: the first message of the path to the head, or a person's message with the context of
- * the directive around it.
- */
-export function openingDrafts(
-  tree: SessionTree,
-  plan: ThreadPlan,
-  message: string | undefined,
-): readonly EventDraft[] {
-  if (message !== undefined) {
-    const before = joinContents(plan.context, 'before');
-    const after = joinContents(plan.context, 'after');
-    return [userDraft([before, message, after].filter((part) => part !== '').join('\n\n'))];
-  }
-  const first = pathTo(tree, tree.leafId).find(
-    (entry) => isKnown(entry, 'message') && entry.payload.message.role === 'user',
-  );
-  if (first === undefined || !isKnown(first, 'message')) return [];
-  return [{ event_type: 'message', payload: { message: first.payload.message } }];
-}
-
 /** Returns the message that a branch begins with: a person's; at the root the opening one if there is none. */
 export function firstDrafts(
   tree: SessionTree,
@@ -291,13 +238,6 @@ export async function branchThread(
     const plan = await env.files.readPlan(document);
     return { drafts: [...moved, ...firstDrafts(tree, plan, { at, message })] };
   });
-}
-
-function userDraft(text: string): EventDraft {
-  return {
-    event_type: 'message',
-    payload: { message: { role: 'user', content: [{ type: 'text', text }] } },
-  };
 }
 
 /** Names an entry, or clears its name with null or an empty text. */

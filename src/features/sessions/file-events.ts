@@ -5,10 +5,10 @@ import { isActive, type ThreadRecord } from '../../kernel/core/thread.ts';
 import { threadNotFound } from '../../kernel/core/thread-errors.ts';
 import { buildTree, entryByPrefix, isKnown } from '../../kernel/log/tree.ts';
 import { descendantsOf } from '../../kernel/threads/family/children.ts';
+import { readVerified } from '../../kernel/threads/open-session.ts';
 import type { Stored } from '../../kernel/threads/ports.ts';
 import type { ThreadDocument } from '../../kernel/threads/thread-document.ts';
 import { partOf } from '../../kernel/threads/verified-log.ts';
-import { readVerified } from './edit.ts';
 import type { PastChange } from './file-history.ts';
 
 /** The changes of files by the threads of a session. */

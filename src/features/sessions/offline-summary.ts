@@ -25,6 +25,7 @@ import {
 } from '../../kernel/log/summary-prompt.ts';
 import { isKnown, pathTo, type SessionTree, type TreeEntry } from '../../kernel/log/tree.ts';
 import type { ApprovalEnv } from '../../kernel/threads/approval-port.ts';
+import { entryAt } from '../../kernel/threads/open-session.ts';
 import type { Configured, Process, Sources, Stored } from '../../kernel/threads/ports.ts';
 import { planAtLeaf } from '../../kernel/threads/prepare/plan-at-head.ts';
 import {
@@ -38,7 +39,7 @@ import { errorRulesOf } from '../../kernel/threads/run/loop-ports.ts';
 import { Recorder } from '../../kernel/threads/run/recorder.ts';
 import { summarizeMessages } from '../../kernel/threads/run/summary-pieces.ts';
 import { openTooling } from '../../kernel/threads/run/tooling.ts';
-import { costOf, editLog, entryAt, firstDrafts, type LogEdit, type OpenEdit } from './edit.ts';
+import { costOf, editLog, firstDrafts, type LogEdit, type OpenEdit } from './edit.ts';
 import { NO_CHILDREN } from './replay-world.ts';
 
 /** The surroundings of the hooks and the model of an idle thread. */

@@ -25,6 +25,7 @@ import type {
   LoopPorts,
 } from '../../kernel/loop/ports.ts';
 import type { ApprovalEnv } from '../../kernel/threads/approval-port.ts';
+import { readVerified } from '../../kernel/threads/open-session.ts';
 import type { Preparing, Process, Sources, Stored } from '../../kernel/threads/ports.ts';
 import { prepareThread } from '../../kernel/threads/prepare/prepare.ts';
 import {
@@ -39,7 +40,6 @@ import { Recorder } from '../../kernel/threads/run/recorder.ts';
 import { readParent, type StartedThread } from '../../kernel/threads/run/start.ts';
 import { openTooling, type Tooling } from '../../kernel/threads/run/tooling.ts';
 import { partOf } from '../../kernel/threads/verified-log.ts';
-import { readVerified } from './edit.ts';
 import {
   memoryWriter,
   NO_CHILDREN,

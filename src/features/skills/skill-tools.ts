@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
-import type { CapabilityNeed } from '../../kernel/core/capability.ts';
 import { messageOf, RyeError } from '../../kernel/core/errors.ts';
 import { wireName } from '../../kernel/core/ids.ts';
 import { isJsonObject, type JsonObject, toText } from '../../kernel/core/json.ts';
@@ -10,6 +9,12 @@ import { readSkillFiles, type SkillFile, skillPaths } from '../../kernel/items/s
 import { makePrivateFolder } from '../../kernel/tools/kill-guard.ts';
 import { confine } from '../../kernel/tools/paths.ts';
 import { runScript, type ScriptOptions, scriptCommand } from '../../kernel/tools/script.ts';
+import {
+  needs,
+  SKILLS_READ_ID,
+  SKILLS_RUN_ID,
+  SKILLS_USE_ID,
+} from '../../kernel/tools/skill-needs.ts';
 import {
   CAUTIOUS_TRAITS,
   errorOutput,
@@ -21,9 +26,6 @@ import {
 } from '../../kernel/tools/tool.ts';
 import { type ActiveSkills, type OfferedSkill, toolIdsOf } from './active-skills.ts';
 
-export const SKILLS_USE_ID = 'skills/use';
-const SKILLS_READ_ID = 'skills/read';
-export const SKILLS_RUN_ID = 'skills/run_script';
 /** Files that are named when a skill is loaded. */
 const MAX_LISTED = 100;
 
@@ -50,11 +52,6 @@ export function skillCatalog(skills: readonly OfferedSkill[]): string {
       ({ id, skill }) => `<skill name="${escapeXml(id)}">${escapeXml(skill.description)}</skill>`,
     );
   return `<skills>\nLoad one with skills_use when a task fits its description.\n${lines.join('\n')}\n</skills>`;
-}
-
-/** True for the tools of skills themselves, which no skill can take away. */
-export function isSkillTool(id: string): boolean {
-  return id === SKILLS_USE_ID || id === SKILLS_READ_ID || id === SKILLS_RUN_ID;
 }
 
 const NAME = { type: 'string', description: 'As listed.' };
@@ -155,16 +152,6 @@ function runTool({ active, scripts, denies }: SkillToolsOptions, find: Find): To
 
 function schemaOf(properties: JsonObject, required: readonly string[]): JsonObject {
   return { type: 'object', properties, required, additionalProperties: false };
-}
-
-function needs(verb: 'fetch' | 'execute'): (input: JsonObject) => CapabilityNeed {
-  return ({ name }) => ({ verb, item_type: 'skill', item_id: toText(name ?? '') });
-}
-
-/** Returns the need of a call of a skill tool; undefined for another tool. */
-export function skillNeed(tool: string, input: JsonObject): CapabilityNeed | undefined {
-  if (!isSkillTool(tool)) return undefined;
-  return needs(tool === SKILLS_RUN_ID ? 'execute' : 'fetch')(input);
 }
 
 function activeOne(offered: OfferedSkill, active: ActiveSkills): OfferedSkill {

@@ -1,6 +1,7 @@
 import { readFileSync, realpathSync } from 'node:fs';
-import { dirname, join, sep } from 'node:path';
+import { dirname, join } from 'node:path';
 import { readSettings } from '../../kernel/app/settings.ts';
+import { skillSpaces } from '../../kernel/app/skill-spaces.ts';
 import type { ProgramSkill, Workspace } from '../../kernel/app/workspace.ts';
 import { capabilityOf } from '../../kernel/core/capability.ts';
 import {
@@ -18,16 +19,16 @@ import { isErrorOutcome, type Message } from '../../kernel/core/message.ts';
 import type { PlannedTool } from '../../kernel/core/plan.ts';
 import { didYouMean } from '../../kernel/core/text.ts';
 import { loadSkill, parseSkill } from '../../kernel/items/skill.ts';
-import { withForeignSkills } from '../../kernel/items/skill-files-fs.ts';
-import { openSpaces, type Spaces } from '../../kernel/items/spaces-fs.ts';
+import { type Spaces } from '../../kernel/items/spaces-fs.ts';
 import type { VerifiedItems } from '../../kernel/items/verified-fs.ts';
 import { covers, expandsTo, isExact } from '../../kernel/policy/capability.ts';
 import type { UnavailableGrant } from '../../kernel/threads/ports.ts';
 import { TOOL_SEARCH_ID } from '../../kernel/tools/disclosure.ts';
 import type { ScriptOptions } from '../../kernel/tools/script.ts';
+import { isSkillTool, SKILLS_USE_ID } from '../../kernel/tools/skill-needs.ts';
 import type { Tool } from '../../kernel/tools/tool.ts';
 import { ActiveSkills, type OfferedSkill, toolIdsOf } from './active-skills.ts';
-import { createSkillTools, isSkillTool, SKILLS_USE_ID } from './skill-tools.ts';
+import { createSkillTools } from './skill-tools.ts';
 
 export interface GrantedSkills {
   readonly skills: readonly OfferedSkill[];
@@ -45,25 +46,6 @@ export const NO_SKILLS: GrantedSkills = {
   warnings: [],
   unavailable: [],
 };
-
-/** Folders of other programs' skills, relative to the project and the home folder. */
-const FOREIGN_FOLDER = '.claude';
-
-/** Returns the spaces to search for skills, including those of other programs if `skills.compat` is set. */
-export async function skillSpaces(workspace: Workspace): Promise<Spaces> {
-  const { skills } = await readSettings(await workspace.config(), 'agent/agent');
-  if (!skills?.compat) return workspace.spaces;
-  const { projectPath, userSpacePath } = workspace.options;
-  // rye ships no skills of other programs
-  const systemPath = join(workspace.systemPath, '.ai');
-  const paths = { projectPath, userSpacePath, systemPath };
-  return withForeignSkills(workspace.spaces, openSpaces(paths, FOREIGN_FOLDER));
-}
-
-/** True for a skill that another program's user wrote, by that program's rules. */
-export function isForeignSkill(path: string): boolean {
-  return path.includes(`${sep}${FOREIGN_FOLDER}${sep}skills${sep}`);
-}
 
 /** The skills that the capabilities let a thread fetch and whose SKILL.md is verified. */
 export async function grantedSkills(

@@ -1,8 +1,7 @@
-import { serverOfTool } from '../../features/mcp/mcp-tools.ts';
 import type { OfferedTools } from '../../features/mcp/servers.ts';
 import { capabilityOf } from '../core/capability.ts';
 import { EXIT, ignoredWarning, RyeError } from '../core/errors.ts';
-import { wireName } from '../core/ids.ts';
+import { serverOfTool, wireName } from '../core/ids.ts';
 import { didYouMean } from '../core/text.ts';
 import type { Spaces } from '../items/spaces-fs.ts';
 import { covers, coversTool, isExact, namedServer, specificity } from '../policy/capability.ts';

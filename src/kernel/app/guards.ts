@@ -1,7 +1,5 @@
 import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { assertApprovalPolicies } from '../../features/approvals/policy.ts';
-import { skillSpaces } from '../../features/skills/skills.ts';
 import { ignoredWarning, messageOf, RyeError, systemCodeOf, toRyeError } from '../core/errors.ts';
 import type { SignableType } from '../core/ids.ts';
 import { isRecord, parseJson } from '../core/json.ts';
@@ -31,8 +29,10 @@ import {
 import { TRUST_HINT } from '../trust/policy.ts';
 import { diffsOf, keepTexts } from './accepted-texts.ts';
 import type { AcceptedLock, LockReport } from './api/items.ts';
+import { assertApprovalPolicies } from './approval-policies.ts';
 import { exclusively } from './exclusive.ts';
 import { readySigner } from './signing-key.ts';
+import { skillSpaces } from './skill-spaces.ts';
 import type { Workspace } from './workspace.ts';
 
 /** The file in a project that pins its power files. */

@@ -254,7 +254,7 @@ export class Items implements ItemsService {
   async #refused(file: FoundFile): Promise<readonly Problem[]> {
     const { type, id, path, space } = file;
     if (type === 'config' && id === 'agent/approvals') {
-      const { policyProblems } = await import('../../features/approvals/policy.ts');
+      const { policyProblems } = await import('./approval-policies.ts');
       const { serverNames } = await import('../../features/mcp/configured.ts');
       const tools = (await this.#knownTools()).map((tool) => tool.id);
       const known = { tools, servers: await serverNames(this.#workspace) };
@@ -313,7 +313,7 @@ export class Items implements ItemsService {
 
   async #spaces(type: SignableType): Promise<Spaces> {
     if (type !== 'skill') return this.#workspace.spaces;
-    const { skillSpaces } = await import('../../features/skills/skills.ts');
+    const { skillSpaces } = await import('./skill-spaces.ts');
     return await skillSpaces(this.#workspace);
   }
 

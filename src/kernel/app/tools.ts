@@ -1,9 +1,8 @@
 import { realpathSync } from 'node:fs';
 import { ignoredServer, openRemote, PlacedServers, reachesServer } from '../../features/mcp/mcp.ts';
-import { serverOfTool } from '../../features/mcp/mcp-tools.ts';
 import type { OfferedTools } from '../../features/mcp/servers.ts';
 import { createSearchTool } from '../../features/search/search-tool.ts';
-import { SKILLS_RUN_ID, SKILLS_USE_ID, skillCatalog } from '../../features/skills/skill-tools.ts';
+import { skillCatalog } from '../../features/skills/skill-tools.ts';
 import {
   type GrantedSkills,
   grantedSkills,
@@ -14,7 +13,7 @@ import {
 } from '../../features/skills/skills.ts';
 import { capabilityOf, RISKS } from '../core/capability.ts';
 import { isSecurityWarning, RyeError, toRyeError } from '../core/errors.ts';
-import { aliasOf } from '../core/ids.ts';
+import { aliasOf, serverOfTool } from '../core/ids.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import { assertIdentity } from '../items/binding.ts';
 import { readToolFiles, readToolMetadata } from '../items/tool-metadata-fs.ts';
@@ -45,6 +44,7 @@ import {
 import { createExecuteTool, createFetchTool, createSignTool } from '../tools/primary/actions.ts';
 import { validateInput } from '../tools/schema.ts';
 import { withoutSecrets } from '../tools/secrets.ts';
+import { SKILLS_RUN_ID, SKILLS_USE_ID } from '../tools/skill-needs.ts';
 import type { Tool } from '../tools/tool.ts';
 import {
   assertDistinct,

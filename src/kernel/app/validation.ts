@@ -1,6 +1,5 @@
 import { parseServers } from '../../features/mcp/config.ts';
 import { fileHashes } from '../../features/mcp/configured.ts';
-import { isForeignSkill } from '../../features/skills/skills.ts';
 import { formatLocation, messageOf, RyeError, type SourceLocation } from '../core/errors.ts';
 import { isItemType, itemIdProblem } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
@@ -25,6 +24,7 @@ import type { Verdict } from '../trust/signature.ts';
 import type { Problem } from './api/items.ts';
 import { shippedKinds } from './models.ts';
 import { assertSettings } from './settings.ts';
+import { isForeignSkill } from './skill-spaces.ts';
 
 const PROVIDERS = 'agent/providers/';
 
@@ -41,7 +41,7 @@ async function checkOwnReader(file: FoundFile, spaces: Spaces): Promise<void> {
     const { value } = await readConfigFile(file);
     parseApprovalPolicy(value, file.space, { path });
   } else if (id === 'schedules') {
-    const { readSchedules } = await import('../../features/schedules/schedule.ts');
+    const { readSchedules } = await import('../schedules/schedule.ts');
     readSchedules((await readConfigFile(file)).value, path);
   } else if (id === 'mcp') {
     const { value } = await readOverShipped(file, spaces);

@@ -182,3 +182,8 @@ export function renamedGrant(capability: string): RenamedGrant | undefined {
     capability: `rye.${verb}.${type}.${target.replaceAll('/', '.')}`,
   };
 }
+
+/** The server of a tool id such as `mcp/memory/read_graph`; undefined for other tools. */
+export function serverOfTool(id: string): string | undefined {
+  return /^mcp\/([^/]+)\/[^/]+$/.exec(id)?.[1];
+}

@@ -1,4 +1,3 @@
-import { entryAt, openingDrafts, readVerified, recordOf } from '../../features/sessions/edit.ts';
 import { isoTime } from '../core/clock.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
 import type { EventDraft, LogHeader } from '../core/events.ts';
@@ -12,6 +11,7 @@ import { buildTree } from '../log/tree.ts';
 import { resolveLimits } from '../policy/limits.ts';
 import type { LogWriter } from '../storage/store.ts';
 import { recordEnd } from './end.ts';
+import { entryAt, openingDrafts, readVerified, recordOf } from './open-session.ts';
 import type {
   Configured,
   Exporting,

@@ -1,21 +1,21 @@
-import type { Problem } from '../../kernel/app/api/items.ts';
-import { toProblem } from '../../kernel/app/validation.ts';
-import type { Workspace } from '../../kernel/app/workspace.ts';
-import { RyeError } from '../../kernel/core/errors.ts';
-import { wireName } from '../../kernel/core/ids.ts';
-import { didYouMean } from '../../kernel/core/text.ts';
-import { readConfigFile } from '../../kernel/items/config-fs.ts';
-import type { FoundFile } from '../../kernel/items/spaces-fs.ts';
-import { verifyFile } from '../../kernel/items/verified-fs.ts';
+import { RyeError } from '../core/errors.ts';
+import { wireName } from '../core/ids.ts';
+import { didYouMean } from '../core/text.ts';
+import { readConfigFile } from '../items/config-fs.ts';
+import type { FoundFile } from '../items/spaces-fs.ts';
+import { verifyFile } from '../items/verified-fs.ts';
 import {
   type ApprovalPolicy,
   type ApprovalRule,
   namesTool,
   parseApprovalPolicy,
-} from '../../kernel/policy/approvals.ts';
-import { globIntersection } from '../../kernel/policy/glob.ts';
-import type { KeyLookup } from '../../kernel/trust/keys.ts';
-import { faultError } from '../../kernel/trust/policy.ts';
+} from '../policy/approvals.ts';
+import { globIntersection } from '../policy/glob.ts';
+import type { KeyLookup } from '../trust/keys.ts';
+import { faultError } from '../trust/policy.ts';
+import type { Problem } from './api/items.ts';
+import { toProblem } from './validation.ts';
+import type { Workspace } from './workspace.ts';
 
 const NAME = 'agent/approvals';
 

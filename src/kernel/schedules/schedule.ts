@@ -1,7 +1,7 @@
-import { assertConfig, type CheckedSchema } from '../../kernel/core/check.ts';
-import { RyeError } from '../../kernel/core/errors.ts';
-import file from '../../kernel/schemas/schedules.json' with { type: 'json' };
-import type { ScheduleEntry, SchedulesFile } from '../../kernel/schemas/schedules.ts';
+import { assertConfig, type CheckedSchema } from '../core/check.ts';
+import { RyeError } from '../core/errors.ts';
+import file from '../schemas/schedules.json' with { type: 'json' };
+import type { ScheduleEntry, SchedulesFile } from '../schemas/schedules.ts';
 import { parseCron, type Times } from './cron.ts';
 
 /** A schedule as the signed file has it, with its times. */

@@ -1,5 +1,5 @@
 import { Cron } from 'croner';
-import { messageOf, RyeError } from '../../kernel/core/errors.ts';
+import { messageOf, RyeError } from '../core/errors.ts';
 
 const DAY_MS = 86_400_000;
 
