@@ -20,7 +20,6 @@ export type * from './kernel/app/api/schedules.ts';
 export type * from './kernel/app/api/threads.ts';
 export type * from './kernel/app/api/trees.ts';
 export type { ReplayDifference } from './kernel/app/api/trees.ts';
-export { openRye } from './kernel/app/open-rye.ts';
 export { composePresets, type LibraryTool, type Preset } from './kernel/app/presets.ts';
 export { defineDirective } from './kernel/app/program/define-directive.ts';
 export { defineTool, type ToolDeclaration } from './kernel/app/program/define-tool.ts';
@@ -32,7 +31,7 @@ export {
   type RunOutcome,
   type RunRequest,
 } from './kernel/app/run-types.ts';
-export { runThreadProcess, type ThreadProcessOptions } from './kernel/app/thread-process.ts';
+export type { ThreadProcessOptions } from './kernel/app/thread-process.ts';
 export type {
   ApprovalConstraints,
   ApprovalDecided,
@@ -326,3 +325,4 @@ export type {
   ToolTraits,
 } from './kernel/tools/tool.ts';
 export type { FoundLock, GuardChange, Lock, Pin } from './kernel/trust/lock.ts';
+export { openRye, runThreadProcess } from './open-rye.ts';

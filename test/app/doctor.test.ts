@@ -1,6 +1,7 @@
 import { chmodSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
+import { FEATURES } from '../../src/features/shipped.ts';
 import { checkProgram, checkTaint } from '../../src/kernel/app/doctor.ts';
 import { Workspace } from '../../src/kernel/app/workspace.ts';
 import { directive, openLab } from '../attacks/lab.ts';
@@ -15,7 +16,7 @@ it('finds a taint beyond the first hundred directives, and warns of those that i
   onTestFinished(async () => await lab.remove());
   const look = async () => {
     const { project: projectPath, home: userSpacePath, env } = lab;
-    const workspace = new Workspace({ projectPath, userSpacePath, env });
+    const workspace = new Workspace({ features: FEATURES, projectPath, userSpacePath, env });
     const found = await checkTaint(workspace);
     workspace.close();
     return found;

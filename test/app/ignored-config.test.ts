@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { main } from '../../src/faces/cli/main.ts';
-import { openRye } from '../../src/kernel/app/open-rye.ts';
+import { openRye } from '../../src/open-rye.ts';
 import { type Lab, openLab } from '../attacks/lab.ts';
 import { createFakeIo } from '../helpers/fake-io.ts';
 import { reply } from '../helpers/wire-server.ts';

@@ -1,6 +1,6 @@
 // One of several processes that trust a key of their project at once, each in its own project.
 import { readFileSync } from 'node:fs';
-import { openRye } from '../../src/kernel/app/open-rye.ts';
+import { openRye } from '../../src/open-rye.ts';
 
 const [userSpacePath = '', projectPath = '', file = ''] = process.argv.slice(2);
 const rye = openRye({ projectPath, userSpacePath, env: { HOME: userSpacePath } });

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
 import type { OpenRyeOptions, Rye } from '../../src/kernel/app/api/rye.ts';
-import { openRye } from '../../src/kernel/app/open-rye.ts';
+import { openRye } from '../../src/open-rye.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { startWireServer, type WireScript, type WireServer } from '../helpers/wire-server.ts';
 

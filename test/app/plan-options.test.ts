@@ -1,5 +1,6 @@
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
+import { FEATURES } from '../../src/features/shipped.ts';
 import { threadEnv } from '../../src/kernel/app/thread-env.ts';
 import { Workspace } from '../../src/kernel/app/workspace.ts';
 import { prepareThread } from '../../src/kernel/threads/prepare/prepare.ts';
@@ -24,7 +25,12 @@ it('a tool that a thread starts in the background may do what was accepted for t
   await lab.directive('top', ['rye/bash']);
   const home = path.join(lab.project, '..', 'home');
   const env = { HOME: home, ANTHROPIC_API_KEY: 'sk-ant-test' };
-  const base = new Workspace({ projectPath: lab.project, userSpacePath: home, env });
+  const base = new Workspace({
+    features: FEATURES,
+    projectPath: lab.project,
+    userSpacePath: home,
+    env,
+  });
   onTestFinished(() => base.close());
   const ports = await threadEnv(base, { allowUnsigned: false });
   const run = { toolId: 'rye/bash', params: { command: 'true' } };

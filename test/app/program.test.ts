@@ -2,8 +2,8 @@ import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Preset } from '../../src/kernel/app/presets.ts';
-import { runThreadProcess } from '../../src/kernel/app/thread-process.ts';
 import type { ThreadPlan } from '../../src/kernel/core/plan.ts';
+import { runThreadProcess } from '../../src/open-rye.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { RegexWorker } from '../../src/kernel/app/workspace.ts';
+import { RegexWorker } from '../../src/features/rules/regex-worker.ts';
 
 function worker(): RegexWorker {
   const made = new RegexWorker();

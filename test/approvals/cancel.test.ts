@@ -1,5 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { expect, it, onTestFinished } from 'vitest';
+import { FEATURES } from '../../src/features/shipped.ts';
 import { threadEnv } from '../../src/kernel/app/thread-env.ts';
 import { Workspace } from '../../src/kernel/app/workspace.ts';
 import { isoTime } from '../../src/kernel/core/clock.ts';
@@ -40,7 +41,7 @@ async function cancelWith(
   change: (env: ThreadEnv) => Partial<ThreadEnv>,
 ): Promise<readonly string[]> {
   const { project: projectPath, home: userSpacePath, env } = here;
-  const base = new Workspace({ projectPath, userSpacePath, env });
+  const base = new Workspace({ features: FEATURES, projectPath, userSpacePath, env });
   onTestFinished(() => base.close());
   const made = await threadEnv(base, { allowUnsigned: false });
   const ports = { ...made, ...change(made) };

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { linkSync, mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe } from 'vitest';
+import { FEATURES } from '../../src/features/shipped.ts';
 
 import { Workspace } from '../../src/kernel/app/workspace.ts';
 import { bakedManifest, checkSystemFile } from '../../src/kernel/trust/policy.ts';
@@ -629,7 +630,12 @@ describe('what was verified is what runs', () => {
       name: 'keeps hooks in a folder beside or below the system space: they count as foreign',
       expected: [true, false, false],
       run: (lab) => {
-        const base = new Workspace({ projectPath: lab.project, userSpacePath: lab.home, env: {} });
+        const base = new Workspace({
+          features: FEATURES,
+          projectPath: lab.project,
+          userSpacePath: lab.home,
+          env: {},
+        });
         const hooks = '.ai/config/agent/hooks.yaml:3';
         const { systemPath } = base;
         const judged = ['', '-evil', '/project'].map((rest) =>

@@ -1,6 +1,7 @@
 import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe } from 'vitest';
+import { FEATURES } from '../../src/features/shipped.ts';
 import { Workspace } from '../../src/kernel/app/workspace.ts';
 import { loadTrustPolicy } from '../../src/kernel/items/config-fs.ts';
 import { canonicalJson } from '../../src/kernel/trust/canonical-json.ts';
@@ -271,7 +272,12 @@ describe('a file that was signed as one id', () => {
       run: async (lab) => {
         lab.signed('config/agent/agent.yaml', 'execute: {project: "off"}\n');
         copy(lab, 'config/agent/agent.yaml', 'config/trust.yaml');
-        const base = new Workspace({ projectPath: lab.project, userSpacePath: lab.home, env: {} });
+        const base = new Workspace({
+          features: FEATURES,
+          projectPath: lab.project,
+          userSpacePath: lab.home,
+          env: {},
+        });
         const policy = await loadTrustPolicy({ ...base.verification, onNotice: () => undefined });
         base.close();
         return policy.execute.project;

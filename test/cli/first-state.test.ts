@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { openRye } from '../../src/kernel/app/open-rye.ts';
+import { openRye } from '../../src/open-rye.ts';
 import { newPerson, type Person } from '../helpers/person.ts';
 
 /** Returns what `git add -A` would add in a folder. */

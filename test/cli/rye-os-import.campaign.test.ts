@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 
 import path from 'node:path';
 import { beforeEach, expect, it, onTestFinished } from 'vitest';
 import { main } from '../../src/faces/cli/main.ts';
-import { openRye } from '../../src/kernel/app/open-rye.ts';
+import { openRye } from '../../src/open-rye.ts';
 import { type Lab, openLab } from '../attacks/lab.ts';
 import { createFakeIo, type FakeIoOptions } from '../helpers/fake-io.ts';
 

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { openRye } from '../../src/kernel/app/open-rye.ts';
+import { openRye } from '../../src/open-rye.ts';
 import { calls, startWireServer, toolUse, type WireServer } from '../helpers/wire-server.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
 

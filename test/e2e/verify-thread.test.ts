@@ -2,7 +2,7 @@ import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Rye } from '../../src/kernel/app/api/rye.ts';
-import { openRye } from '../../src/kernel/app/open-rye.ts';
+import { openRye } from '../../src/open-rye.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { temporaryWorkspace, type Workspace } from '../helpers/workspace.ts';
 

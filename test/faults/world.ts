@@ -5,13 +5,13 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect } from 'vitest';
 import type { Rye } from '../../src/kernel/app/api/rye.ts';
-import { openRye } from '../../src/kernel/app/open-rye.ts';
 import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
 import { isActive } from '../../src/kernel/core/thread.ts';
 import { toMicroUsd } from '../../src/kernel/core/usage.ts';
 import { foldContext } from '../../src/kernel/log/context.ts';
 import { buildTree, isKnown } from '../../src/kernel/log/tree.ts';
 import { openStore } from '../../src/kernel/storage/open-store.ts';
+import { openRye } from '../../src/open-rye.ts';
 import { type CliResult, cliPackage, runCli } from '../helpers/run-cli.ts';
 
 /** A project and a home that a fault is injected into. */

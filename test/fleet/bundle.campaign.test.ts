@@ -18,6 +18,7 @@ import { preAuthEncoding, sealEnvelope } from '../../src/features/fleet/bundle/e
 import { materialize } from '../../src/features/fleet/bundle/materialize-fs.ts';
 import { openBundle } from '../../src/features/fleet/bundle/open.ts';
 import { readTar, writeTar } from '../../src/features/fleet/bundle/tar.ts';
+import { FEATURES } from '../../src/features/shipped.ts';
 import { commitOf } from '../../src/kernel/app/bundle-commit.ts';
 import { Threads } from '../../src/kernel/app/threads.ts';
 import { Workspace } from '../../src/kernel/app/workspace.ts';
@@ -129,7 +130,7 @@ async function submitter(): Promise<Machine> {
 
 function opened(machine: Machine, projectPath = machine.project): Workspace {
   const env = { PATH: process.env['PATH'] };
-  const base = new Workspace({ projectPath, userSpacePath: machine.home, env });
+  const base = new Workspace({ features: FEATURES, projectPath, userSpacePath: machine.home, env });
   onTestFinished(() => base.close());
   return base;
 }

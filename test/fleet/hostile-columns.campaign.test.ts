@@ -1,8 +1,8 @@
 import path from 'node:path';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import type { Rye } from '../../src/kernel/app/api/rye.ts';
-import { openRye } from '../../src/kernel/app/open-rye.ts';
 import { RyeError } from '../../src/kernel/core/errors.ts';
+import { openRye } from '../../src/open-rye.ts';
 import { type PostgresServer, startPostgres } from '../helpers/postgres.ts';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { type FleetLab, writeDirective, writeTool } from './lab.ts';

@@ -11,6 +11,7 @@ import {
 import path from 'node:path';
 import type { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { FEATURES } from '../../src/features/shipped.ts';
 import { threadPorts } from '../../src/kernel/app/thread-env.ts';
 import { threadFiles } from '../../src/kernel/app/thread-files.ts';
 import { Workspace } from '../../src/kernel/app/workspace.ts';
@@ -237,11 +238,12 @@ it('a copy is not taken for the thread while the server is away', async () => {
 
 it('a process whose thread was taken over writes none of its files any more', async () => {
   const { here, there } = await twoMachines(server);
-  const [first, second] = [here, there].map(({ project: projectPath, home: userSpacePath }) => {
-    const base = new Workspace({ projectPath, userSpacePath, env: {} });
+  const opened = [here, there].map(async ({ project: projectPath, home: userSpacePath }) => {
+    const base = new Workspace({ features: FEATURES, projectPath, userSpacePath, env: {} });
     onTestFinished(() => base.close());
-    return { base, ports: threadPorts(base, { allowUnsigned: false }) };
+    return { base, ports: await threadPorts(base, { allowUnsigned: false }) };
   });
+  const [first, second] = await Promise.all(opened);
   if (!first || !second) throw new Error('no machines');
   const now = '2026-11-24T00:00:00.000Z';
   const owner = ownerOf({ pid: 7, process_start: 'then', host: 'another-machine' });

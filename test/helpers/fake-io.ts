@@ -1,4 +1,5 @@
 import type { Delivery, Io } from '../../src/faces/ui/io.ts';
+import { FEATURES } from '../../src/features/shipped.ts';
 import type { OpenRyeOptions, Rye } from '../../src/kernel/app/api/rye.ts';
 import { RyeError } from '../../src/kernel/core/errors.ts';
 
@@ -79,6 +80,7 @@ export function createFakeIo(options: FakeIoOptions = {}): FakeIo {
     cancellation: () => controller.signal,
     outputClosed: new AbortController().signal,
     flush: () => Promise.resolve(options.delivery ?? 'whole'),
+    features: FEATURES,
     openRye: open,
     openThreadList: open,
     out: () => written.stdout,

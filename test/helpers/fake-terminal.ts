@@ -3,7 +3,7 @@ import { main } from '../../src/faces/cli/main.ts';
 import type { Io } from '../../src/faces/ui/io.ts';
 import type { Key, KeyHandlers } from '../../src/faces/ui/keyboard.ts';
 import { graphemesOf } from '../../src/faces/ui/terminal-text.ts';
-import { openRye } from '../../src/kernel/app/open-rye.ts';
+import { openRye } from '../../src/open-rye.ts';
 import { createFakeIo } from './fake-io.ts';
 import { screenOf } from './screen.ts';
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
 import { main } from '../../src/faces/cli/main.ts';
-import { openRye } from '../../src/kernel/app/open-rye.ts';
+import { openRye } from '../../src/open-rye.ts';
 import { createFakeIo, type FakeIoOptions } from './fake-io.ts';
 import { removeFolder } from './remove-folder.ts';
 import { reply, startWireServer, type WireScript } from './wire-server.ts';

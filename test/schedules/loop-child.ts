@@ -1,8 +1,8 @@
 // A loop that dies by its own hand after one use of the registry: no handler runs, nothing is recorded.
 import process from 'node:process';
-import { openRye } from '../../src/kernel/app/open-rye.ts';
 import { openStore } from '../../src/kernel/storage/open-store.ts';
 import type { Registry } from '../../src/kernel/storage/store.ts';
+import { openRye } from '../../src/open-rye.ts';
 
 const [project = '', home = '', program = '', now = '', point = '', times = '1'] =
   process.argv.slice(2);

@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { gitWorktrees } from '../../src/kernel/app/thread-env.ts';
+import { gitWorktrees } from '../../src/features/worktrees/git-worktrees.ts';
 import { CarriedWorktree } from '../../src/kernel/threads/run/isolation.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 

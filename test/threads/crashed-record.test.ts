@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
+import { FEATURES } from '../../src/features/shipped.ts';
 import { threadEnv } from '../../src/kernel/app/thread-env.ts';
 import { Workspace } from '../../src/kernel/app/workspace.ts';
 import { NO_COST } from '../../src/kernel/core/usage.ts';
@@ -18,7 +19,12 @@ async function project() {
   await lab.directive('work');
   const home = path.join(lab.project, '..', 'home');
   const given = { HOME: home, ANTHROPIC_API_KEY: 'sk-ant-test' };
-  const base = new Workspace({ projectPath: lab.project, userSpacePath: home, env: given });
+  const base = new Workspace({
+    features: FEATURES,
+    projectPath: lab.project,
+    userSpacePath: home,
+    env: given,
+  });
   onTestFinished(() => base.close());
   return { lab, env: await threadEnv(base, { allowUnsigned: false }) };
 }

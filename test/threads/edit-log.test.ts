@@ -8,6 +8,7 @@ import {
   type OpenEdit,
   titleThread,
 } from '../../src/features/sessions/edit.ts';
+import { FEATURES } from '../../src/features/shipped.ts';
 import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
 import { threadEnv } from '../../src/kernel/app/thread-env.ts';
 import { Workspace } from '../../src/kernel/app/workspace.ts';
@@ -33,7 +34,7 @@ async function scene(act: (here: Lab, id: string) => Promise<void>) {
   onTestFinished(async () => await here.remove());
   const id = await finished(here);
   const { project: projectPath, home: userSpacePath, env } = here;
-  const base = new Workspace({ projectPath, userSpacePath, env });
+  const base = new Workspace({ features: FEATURES, projectPath, userSpacePath, env });
   onTestFinished(() => base.close());
   const made = await threadEnv(base, { allowUnsigned: false });
   let reads = 0;
@@ -92,7 +93,7 @@ async function dieAt(
   }: { readonly isWritten: boolean; readonly make: Parameters<typeof editLog>[2] },
 ): Promise<void> {
   const { project: projectPath, home: userSpacePath, env } = here;
-  const base = new Workspace({ projectPath, userSpacePath, env });
+  const base = new Workspace({ features: FEATURES, projectPath, userSpacePath, env });
   const living = await threadEnv(base, { allowUnsigned: false });
   // above the largest pid that Linux gives
   const owner = ownerOf({ pid: 4_199_999, process_start: 'test:1', host: hostname() });

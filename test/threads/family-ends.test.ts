@@ -1,5 +1,6 @@
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
+import { FEATURES } from '../../src/features/shipped.ts';
 import { threadEnv } from '../../src/kernel/app/thread-env.ts';
 import { Workspace } from '../../src/kernel/app/workspace.ts';
 import type { ThreadResult } from '../../src/kernel/core/thread.ts';
@@ -19,7 +20,12 @@ const FACTS = { directive: 'team/watch', model: 'm', now } as const;
 async function family(coordination = '') {
   const { project, store } = await desk([], { coordination });
   const home = path.join(project, '..', 'home');
-  const base = new Workspace({ projectPath: project, userSpacePath: home, env: { HOME: home } });
+  const base = new Workspace({
+    features: FEATURES,
+    projectPath: project,
+    userSpacePath: home,
+    env: { HOME: home },
+  });
   onTestFinished(() => base.close());
   const resumed: string[] = [];
   const fleet = {

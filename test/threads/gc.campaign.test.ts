@@ -1,6 +1,7 @@
 import { existsSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { FEATURES } from '../../src/features/shipped.ts';
 import { threadEnv } from '../../src/kernel/app/thread-env.ts';
 import { Workspace } from '../../src/kernel/app/workspace.ts';
 import type { ThreadResult } from '../../src/kernel/core/thread.ts';
@@ -18,7 +19,7 @@ async function collector(
   change: (env: ThreadEnv) => Partial<ThreadEnv>,
 ): Promise<{ readonly env: ThreadEnv; readonly notices: readonly string[] }> {
   const { project: projectPath, home: userSpacePath, env } = lab;
-  const base = new Workspace({ projectPath, userSpacePath, env });
+  const base = new Workspace({ features: FEATURES, projectPath, userSpacePath, env });
   onTestFinished(() => base.close());
   const made = await threadEnv(base, { allowUnsigned: false });
   const notices: string[] = [];

@@ -11,11 +11,11 @@ import path from 'node:path';
 import { onTestFinished } from 'vitest';
 import type { ExecuteDirectiveRequest, OpenRyeOptions, Rye } from '../../src/kernel/app/api/rye.ts';
 import type { LaunchedThread } from '../../src/kernel/app/api/threads.ts';
-import { openRye } from '../../src/kernel/app/open-rye.ts';
 import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
 import type { ThreadRecord } from '../../src/kernel/core/thread.ts';
 import { openStore } from '../../src/kernel/storage/open-store.ts';
 import type { Store } from '../../src/kernel/storage/store.ts';
+import { openRye } from '../../src/open-rye.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 

@@ -1,4 +1,5 @@
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { FEATURES } from '../../src/features/shipped.ts';
 import { lazy } from '../../src/kernel/app/lazy.ts';
 import { threadEnv } from '../../src/kernel/app/thread-env.ts';
 import { Workspace } from '../../src/kernel/app/workspace.ts';
@@ -13,7 +14,7 @@ const FAST = 'recovery: { stale_seconds: 1 }\n';
 /** The ports of a process in this project. */
 async function processOf({ lab }: UndoDesk): Promise<ThreadEnv> {
   const { project: projectPath, home: userSpacePath, env } = lab;
-  const base = new Workspace({ projectPath, userSpacePath, env });
+  const base = new Workspace({ features: FEATURES, projectPath, userSpacePath, env });
   onTestFinished(() => base.close());
   return await threadEnv(base, { allowUnsigned: false });
 }

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { FEATURES } from '../../src/features/shipped.ts';
 import { threadEnv } from '../../src/kernel/app/thread-env.ts';
 import { Workspace } from '../../src/kernel/app/workspace.ts';
 import { launchThread } from '../../src/kernel/threads/family/spawn.ts';
@@ -48,7 +49,12 @@ it.runIf(process.platform === 'linux')(
     await lab.directive('open', [], { outputs: input(false) });
     const home = path.join(lab.project, '..', 'home');
     const given = { HOME: home, ANTHROPIC_API_KEY: 'sk-ant-test' };
-    const base = new Workspace({ projectPath: lab.project, userSpacePath: home, env: given });
+    const base = new Workspace({
+      features: FEATURES,
+      projectPath: lab.project,
+      userSpacePath: home,
+      env: given,
+    });
     onTestFinished(() => base.close());
     const made = await threadEnv(base, { allowUnsigned: false });
     const env: ThreadEnv = { ...made, runner: async () => RUNNER };

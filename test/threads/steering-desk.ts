@@ -3,13 +3,13 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
 import type { Rye } from '../../src/kernel/app/api/rye.ts';
-import { openRye } from '../../src/kernel/app/open-rye.ts';
 import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
 import type { DeliveryReport } from '../../src/kernel/core/delivery.ts';
 import type { LogEvent, UnknownEvent } from '../../src/kernel/core/events.ts';
 import type { ThreadResult } from '../../src/kernel/core/thread.ts';
 import { openStore } from '../../src/kernel/storage/open-store.ts';
 import type { Store } from '../../src/kernel/storage/store.ts';
+import { openRye } from '../../src/open-rye.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 import {
   calls,

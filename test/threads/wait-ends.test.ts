@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import { expect, it, onTestFinished } from 'vitest';
+import { FEATURES } from '../../src/features/shipped.ts';
 import { threadEnv } from '../../src/kernel/app/thread-env.ts';
 import { Workspace } from '../../src/kernel/app/workspace.ts';
 import { waitThreads } from '../../src/kernel/threads/family/wait.ts';
@@ -15,7 +16,7 @@ async function waitFor(
   change: (env: ThreadEnv) => Partial<ThreadEnv> = () => ({}),
 ) {
   const { project: projectPath, home: userSpacePath, env } = lab;
-  const base = new Workspace({ projectPath, userSpacePath, env });
+  const base = new Workspace({ features: FEATURES, projectPath, userSpacePath, env });
   onTestFinished(() => base.close());
   const made = await threadEnv(base, { allowUnsigned: false });
   const notices: string[] = [];

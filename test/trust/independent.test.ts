@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import nacl from 'tweetnacl';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openRye } from '../../src/kernel/app/open-rye.ts';
 import { naclEd25519, platformEd25519 } from '../../src/kernel/trust/ed25519.ts';
 import { readPrivateKey } from '../../src/kernel/trust/keys.ts';
 import { checkDocument, checkText, signText } from '../../src/kernel/trust/signature.ts';
+import { openRye } from '../../src/open-rye.ts';
 import { removeFolder } from '../helpers/remove-folder.ts';
 
 /*

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { fstatSync, type Stats } from 'node:fs';
 import process from 'node:process';
 import type { WriteStream } from 'node:tty';
+import { FEATURES } from '../../features/shipped.ts';
 import type { OpenRyeOptions, Rye } from '../../kernel/app/api/rye.ts';
 import type { ThreadList } from '../../kernel/app/thread-list.ts';
 import { EXIT, messageOf, RyeError, systemCodeOf } from '../../kernel/core/errors.ts';
@@ -292,6 +293,7 @@ export function createProcessIo(): Io {
       return openRye(options);
     },
     openThreadList,
+    features: FEATURES,
   };
 }
 

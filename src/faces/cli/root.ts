@@ -1,4 +1,9 @@
+import { FEATURES } from '../../features/shipped.ts';
 import { type Command, commandsOf, defineGroup, withHeading } from './command.ts';
+
+/** The commands of features below one heading of the help. */
+const ofFeatures = (below: string): readonly Command[] =>
+  FEATURES.flatMap(({ commands = [] }) => commands).filter(({ heading }) => heading === below);
 
 /** The whole command tree. The first word of a command line decides which command file is loaded. */
 export const ROOT: Command = {
@@ -19,9 +24,7 @@ export const ROOT: Command = {
       ...commandsOf(() => import('./commands/threads-recovery.ts'), {
         '__resume-run': 'Resume a thread that has not run since',
       }),
-      ...commandsOf(() => import('../../features/fleet/cli/run-leg.ts'), {
-        '__run-leg': 'Run legs of a fleet in this process',
-      }),
+      ...FEATURES.flatMap(({ internal = [] }) => internal),
       ...commandsOf(() => import('./commands/complete.ts'), {
         __complete: 'Print the words that a shell offers',
       }),
@@ -68,17 +71,7 @@ export const ROOT: Command = {
           search: 'Search items and thread exports, best match first',
         }),
       ),
-      ...withHeading(
-        'Decide:',
-        ...commandsOf(() => import('../../features/approvals/cli/approvals.ts'), {
-          approvals: 'List requests that wait for a decision',
-        }),
-        ...commandsOf(() => import('../../features/approvals/cli/decide.ts'), {
-          approve: 'Approve requests with your signature',
-          deny: 'Deny requests with your signature',
-          answer: 'Answer a question with your signature',
-        }),
-      ),
+      ...ofFeatures('Decide:'),
       ...withHeading(
         'Write:',
         ...commandsOf(() => import('./commands/author.ts'), {
@@ -93,18 +86,10 @@ export const ROOT: Command = {
         ...commandsOf(() => import('./commands/run.ts'), {
           execute: 'Run a directive or a tool',
         }),
-        ...commandsOf(() => import('../../features/rules/cli/rules.ts'), {
-          rules: 'List and test stream rules, or scan files with them',
-        }),
         ...commandsOf(() => import('./commands/hooks.ts'), {
           hooks: 'List hooks and explain which ones apply',
         }),
-        ...commandsOf(() => import('../../features/mcp/cli/mcp.ts'), {
-          mcp: 'List, test and add MCP servers',
-        }),
-        ...commandsOf(() => import('../../features/rye-os/cli/import.ts'), {
-          import: 'Review items written for another program',
-        }),
+        ...ofFeatures('Write:'),
       ),
       ...withHeading(
         'Trust:',
@@ -124,9 +109,6 @@ export const ROOT: Command = {
       ),
       ...withHeading(
         'Operate:',
-        ...commandsOf(() => import('../../features/schedules/cli/schedule.ts'), {
-          schedule: 'Run directives at set times',
-        }),
         ...commandsOf(() => import('./commands/models.ts'), {
           models: 'List configured models and set the default',
         }),
@@ -136,15 +118,10 @@ export const ROOT: Command = {
         ...commandsOf(() => import('./commands/doctor.ts'), {
           doctor: 'Check keys, configuration, providers, sandbox and state',
         }),
-        ...commandsOf(() => import('../../features/fleet/cli/fleet.ts'), {
-          fleet: 'Run threads on many machines',
-        }),
-        ...commandsOf(() => import('../../features/fleet/cli/worker.ts'), {
-          worker: 'Run the threads of a fleet on this machine',
-        }),
         ...commandsOf(() => import('./commands/completion.ts'), {
           completion: 'Print a completion script for a shell',
         }),
+        ...ofFeatures('Operate:'),
       ),
     ],
   }),

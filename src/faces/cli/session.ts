@@ -118,6 +118,7 @@ function openOptions(
       (here ? io.cwd : findProject(io.cwd, userSpacePath)),
     userSpacePath,
     env: io.env,
+    features: io.features,
     configOverrides: global.config,
     createKey: true,
     unsignedRecords,

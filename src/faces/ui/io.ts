@@ -60,6 +60,8 @@ export interface Io {
   readonly outputClosed: AbortSignal;
   /** Waits until all output has left the process. Reports if stdout accepted all of it. */
   flush(): Promise<Delivery>;
+  /** The features of this rye. */
+  readonly features: NonNullable<OpenRyeOptions['features']>;
   openRye(options: OpenRyeOptions): Promise<Rye>;
   /** Opens only the list of threads, in a fraction of the time. */
   openThreadList(options: OpenRyeOptions): Promise<ThreadList>;

@@ -29,7 +29,7 @@ export async function verifyApproval(
   { request, state, decisions: stored }: StoredApproval,
 ): Promise<ApprovalVerification> {
   const { id, thread_id: threadId } = request;
-  const env = threadPorts(workspace, { allowUnsigned: false });
+  const env = await threadPorts(workspace, { allowUnsigned: false });
   const events = await readSigned(env, threadId);
   const requested = requestIn(events, id);
   const decided = decisionIn(events, id);

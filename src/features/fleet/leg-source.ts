@@ -1,11 +1,11 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { worktreesOf } from '../../kernel/app/feature.ts';
 import type { Workspace } from '../../kernel/app/workspace.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
 import type { PlannedSource } from '../../kernel/core/plan.ts';
 import type { LegControl } from '../../kernel/threads/fleet-port.ts';
 import type { GitOptions } from '../../kernel/tools/git.ts';
-import { GitWorktrees } from '../worktrees/worktrees.ts';
 import { fetchSource, pushSource, type SourceAddress, unpackSource } from './git-source.ts';
 import { bundlesOf } from './items.ts';
 import { assertCommitId, parseSourceUrl, sourceRef } from './source-url.ts';
@@ -19,7 +19,6 @@ export async function openSource(
   source: PlannedSource,
   protocols: readonly string[],
 ): Promise<void> {
-  const { projectPath: folder, env } = workspace.options;
   const { commit, kind } = source;
   assertCommitId(commit);
   assertPrefix(source.prefix);
@@ -45,16 +44,18 @@ export async function closeSource(folder: string): Promise<void> {
   await rm(join(folder, '.git'), { recursive: true, force: true, maxRetries: 3 });
 }
 
-/** Returns what pushes changes to where the source came from; undefined if the plan does not ask for it. */
+/** Returns what pushes changes of an opened project to where its source came from; undefined if the plan asks for no push. */
 export function pusherTo(
-  { folder, env }: { readonly folder: string; readonly env: GitOptions['env'] },
+  opened: () => Workspace,
   source: PlannedSource,
   protocols: readonly string[],
 ): LegControl['push'] {
   if (source.kind !== 'git' || source.results !== 'push') return undefined;
   return async ({ threadId, worktree, before }) => {
     const address = addressOf(source, protocols);
-    const worktrees = new GitWorktrees({ projectPath: folder, env });
+    const workspace = opened();
+    const { projectPath: folder, env } = workspace.options;
+    const worktrees = await worktreesOf(workspace, folder);
     const commit = await worktrees.commit(worktree, `${threadId}\n\nChanges of a thread of rye.`);
     const ref = sourceRef(threadId);
     const request = { folder, commit, base: source.commit, ref, before, env };

@@ -33,7 +33,8 @@ const ELSEWHERE_MS = 5000;
 /** Time for which a leg waits while the store is away. Its worker's lease decides if it continues afterwards. */
 const PATIENT_MS = 600_000;
 
-export interface LegOptions extends Pick<OpenRyeOptions, 'env' | 'configOverrides' | 'onNotice'> {
+export interface LegOptions
+  extends Pick<OpenRyeOptions, 'env' | 'configOverrides' | 'features' | 'onNotice'> {
   readonly userSpacePath: string;
   readonly order: LegOrder;
   readonly link: LegLink;
@@ -114,7 +115,7 @@ class Leg {
     const { threads } = this.#connection;
     // an earlier leg may have run on a worker that joined after this one
     keepCertificatesIn(userSpacePath, await threads.certificates());
-    const ports = threadPorts(this.#open(), { allowUnsigned: false });
+    const ports = await threadPorts(this.#open(), { allowUnsigned: false });
     const record = await ports.store.registry.get(threadId);
     if (!record || !(await this.#isNeeded(ports, record))) return 'done';
     let env: ThreadEnv;
@@ -285,6 +286,7 @@ class Leg {
   /** Opens the project of the thread; for a run of it with the place of its children. */
   #open(place?: PlannedFleet): Workspace {
     const { order, lease, link, env, userSpacePath, configOverrides, onNotice } = this.#options;
+    const { features = [] } = this.#options;
     const { folder: projectPath, url, workerId, threadId, waitInlineMs, sandbox, sources } = order;
     const index = new SqliteSearchIndex({ path: join(projectPath, '.ai', 'state', 'index.db') });
     const store = openPostgresStore({
@@ -302,6 +304,7 @@ class Leg {
         userSpacePath,
         env: { ...env, RYE_SIGNING_KEY: order.key },
         configOverrides: configOverrides ?? [],
+        features,
         ...(onNotice ? { onNotice } : {}),
         store,
       },
@@ -320,8 +323,7 @@ class Leg {
                   parkReason: () => (lease.isDraining ? 'its worker leaves' : undefined),
                   mayStart: async (signal) => await lease.granted(signal),
                   worktrees: new Map(),
-                  push:
-                    place.source && pusherTo({ folder: projectPath, env }, place.source, sources),
+                  push: place.source && pusherTo(() => workspace, place.source, sources),
                 },
               }
             : {}),

@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
 import type { FleetRunOptions, SourceChoice } from '../../kernel/app/api/fleet.ts';
+import { worktreesOf } from '../../kernel/app/feature.ts';
 import { type ExecuteDirectiveRequest, foldPresets } from '../../kernel/app/presets.ts';
 import { readSettings } from '../../kernel/app/settings.ts';
 import { threadEnv } from '../../kernel/app/thread-env.ts';
@@ -13,7 +14,6 @@ import { prepareThread } from '../../kernel/threads/prepare/prepare.ts';
 import { placeInSource } from '../../kernel/threads/worktrees.ts';
 import { type GitOptions, git, tryGit, withoutFilters } from '../../kernel/tools/git.ts';
 import { sha256Hex } from '../../kernel/trust/keys.ts';
-import { GitWorktrees } from '../worktrees/worktrees.ts';
 import { connectFleet } from './connection.ts';
 import { packSource } from './git-source.ts';
 import { storeOf } from './init.ts';
@@ -128,7 +128,8 @@ class Repository {
   ): Promise<Repository | undefined> {
     const { projectPath, env } = workspace.options;
     try {
-      const { base, prefix } = await new GitWorktrees({ projectPath, env }).plan('', 'patch');
+      const worktrees = await worktreesOf(workspace, projectPath);
+      const { base, prefix } = await worktrees.plan('', 'patch');
       const options = await withoutFilters({ cwd: projectPath, env, isUsers: true });
       return new Repository(workspace, options, base, prefix);
     } catch (error) {

@@ -1,5 +1,6 @@
 import { statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import type { ServerSession, ToolServers } from '../../kernel/app/feature.ts';
 import { type SessionTools, strictSandbox } from '../../kernel/app/session-tools.ts';
 import { readThreadConfig } from '../../kernel/app/settings.ts';
 import type { Workspace } from '../../kernel/app/workspace.ts';
@@ -21,7 +22,7 @@ import { environmentSecrets, withoutSecretsIn } from '../../kernel/tools/secrets
 import type { Tool } from '../../kernel/tools/tool.ts';
 import { faultError } from '../../kernel/trust/policy.ts';
 import type { McpServerConfig } from './config.ts';
-import { type ConfiguredServers, readServers } from './configured.ts';
+import { type ConfiguredServers, readServers, serverNames } from './configured.ts';
 import type { Connection } from './connection.ts';
 import { compareTools, type Withdrawal } from './mcp-tools.ts';
 import { McpServers } from './servers.ts';
@@ -294,6 +295,31 @@ export class PlacedServers {
   }
 }
 
+/** The MCP servers of an opened rye, as its threads use them. */
+export function toolServers(workspace: Workspace): ToolServers {
+  const placed = new PlacedServers(workspace);
+  return {
+    async granted(capabilities, mayConnect) {
+      // the servers that no capability reaches are not even started
+      const isReached = (server: string): boolean => reachesServer(capabilities, server);
+      const offered = mayConnect
+        ? await placed.project.offered(isReached)
+        : await placed.project.unresolved(isReached);
+      return { ...offered, tools: offered.tools.filter(({ id }) => coversTool(capabilities, id)) };
+    },
+    ignored: (server) => ignoredServer(workspace, server),
+    names: async () => await serverNames(workspace),
+    find: async (id) => await placed.project.find(id),
+    at: (workPath) => {
+      const servers = placed.at(workPath);
+      return {
+        planned: (tool) => servers.planned(tool),
+        attach: (session) => openRemote({ ...session, workspace, servers }),
+      };
+    },
+  };
+}
+
 /** Connects a server. One that is started works in the folder, and its program is that of the project. */
 async function connectIn(
   workspace: Workspace,
@@ -338,10 +364,7 @@ function ownSecrets(server: McpServerConfig): readonly string[] {
 }
 
 /** Returns why a server that mcp.yaml of the project names is not used: its signature does not count. */
-export function ignoredServer(
-  { spaces, verification }: Workspace,
-  server: string,
-): RyeError | undefined {
+function ignoredServer({ spaces, verification }: Workspace, server: string): RyeError | undefined {
   const found = spaces.find('config', 'mcp', { space: 'project' });
   if (!found?.text.includes(server)) return undefined;
   const verdict = verifyFile(found, verification);
@@ -353,23 +376,18 @@ export function ignoredServer(
   });
 }
 
-export interface RemoteSessionOptions {
+interface RemoteSessionOptions extends ServerSession {
   readonly workspace: Workspace;
   readonly servers: McpServers;
-  readonly offered: SessionTools;
-  readonly plan: ThreadPlan;
-  readonly traits: ProviderTraits;
-  readonly config: Pick<ThreadConfig, 'risks' | 'toolPreloadTokens'>;
-  readonly record: ((drafts: readonly EventDraft[]) => void) | undefined;
 }
 
 /** True where the capabilities reach some tool of the server. */
-export function reachesServer(capabilities: readonly string[], server: string): boolean {
+function reachesServer(capabilities: readonly string[], server: string): boolean {
   return capabilities.some((one) => meet(one, `rye.execute.tool.mcp.${server}.*`).length > 0);
 }
 
 /** Holds the MCP servers for a thread, writes how each started to its log, and follows what they change about their tools. */
-export function openRemote(options: RemoteSessionOptions): Pick<OpenTools, 'refresh' | 'close'> {
+function openRemote(options: RemoteSessionOptions): Pick<OpenTools, 'refresh' | 'close'> {
   const { workspace, servers, offered, plan, record } = options;
   const { capabilities } = plan;
   const release = servers.hold();

@@ -1,3 +1,4 @@
+import type { OfferedTools } from '../../kernel/app/feature.ts';
 import { messageOf, RyeError, toRyeError } from '../../kernel/core/errors.ts';
 import type { McpServerStart } from '../../kernel/core/events.ts';
 import { serverOfTool } from '../../kernel/core/ids.ts';
@@ -29,16 +30,6 @@ export interface CurrentTools {
   readonly warnings: readonly string[];
   /** Listed by name only. */
   readonly isLazy: boolean;
-}
-
-export interface OfferedTools {
-  readonly tools: readonly Tool[];
-  /** Ids of tools of servers whose disclosure is `lazy`. */
-  readonly lazy: ReadonlySet<string>;
-  /** One sentence for each skipped server. */
-  readonly warnings: readonly string[];
-  /** The configured servers that are reached, each with the error of its start if it failed. */
-  readonly servers: ReadonlyMap<string, RyeError | undefined>;
 }
 
 /** Tools that a hint lists. */

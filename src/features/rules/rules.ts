@@ -18,6 +18,7 @@ import { ruleName } from '../../kernel/items/rule.ts';
 import type { ModelEvent } from '../../kernel/providers/provider.ts';
 import { compileGlob } from '../../kernel/tools/glob-pattern.ts';
 import { walkFiles } from '../../kernel/tools/walk.ts';
+import { regexWorkerOf } from './regex-worker.ts';
 import { AnswerWatch, cutsAnswer } from './stream/answer-watch.ts';
 import { compileRules, type RuleSet, rulesOf, type SortedRule, sortRules } from './stream/rules.ts';
 import { RuleSession } from './stream/session.ts';
@@ -123,7 +124,7 @@ class Checker {
       settings: this.#settings,
       projectPath: this.#workspace.options.projectPath,
       toolIds: new Map(),
-      slow: this.#workspace.regexWorker,
+      slow: regexWorkerOf(this.#workspace),
     });
     const watcher = new AnswerWatch(session, 1);
     for (const event of eventsOf(sample)) watcher.observe(event);

@@ -9,12 +9,15 @@ import type { Config } from '../../kernel/items/config-fs.ts';
 import { parseRule, type Rule, ruleName } from '../../kernel/items/rule.ts';
 import type { ListedItem } from '../../kernel/items/spaces-fs.ts';
 import type { VerifiedItems } from '../../kernel/items/verified-fs.ts';
+import type { LoopPorts } from '../../kernel/loop/ports.ts';
 import { bakedRule, type RuleContent } from '../../kernel/startup/baked-rules.ts';
-import type { RulePlan, RuleSource } from '../../kernel/threads/ports.ts';
+import type { ContinuedPath, RulePlan, RuleSource } from '../../kernel/threads/ports.ts';
 import { compileGlob } from '../../kernel/tools/glob-pattern.ts';
 import { sha256Hex } from '../../kernel/trust/keys.ts';
+import { regexWorkerOf } from './regex-worker.ts';
+import { AnswerWatch } from './stream/answer-watch.ts';
 import { compileRules, type DeclaredRule, rulesOf, sortRules } from './stream/rules.ts';
-import { type InjectionHistory, RuleSession } from './stream/session.ts';
+import { type InjectionHistory, RuleSession, restoreHistory } from './stream/session.ts';
 
 export interface RuleCatalog {
   readonly settings: RuleSettings;
@@ -144,19 +147,20 @@ export class ThreadRules implements RuleSource {
     };
   }
 
-  watch(plan: ThreadPlan, history: InjectionHistory | undefined): RuleSession | undefined {
+  watch(plan: ThreadPlan, { tree, leafId }: ContinuedPath): LoopPorts['watchStream'] {
     const { rules } = plan;
     if (!rules || rules.stream.length === 0) return undefined;
     const set = compileRules(rules.stream, rules.settings, compileGlob);
     const isSlow = set.rules.some(({ slow }) => slow.length > 0);
-    return new RuleSession({
+    const session = new RuleSession({
       rules: set,
       settings: rules.settings,
       projectPath: this.#workspace.options.projectPath,
       toolIds: new Map(plan.tools.map(({ name, id }) => [name, id])),
-      history,
-      slow: isSlow ? this.#workspace.regexWorker : undefined,
+      history: tree && restoreHistory(tree, leafId),
+      slow: isSlow ? regexWorkerOf(this.#workspace) : undefined,
     });
+    return (turn, record) => new AnswerWatch(session, turn, record);
   }
 }
 

@@ -1,6 +1,7 @@
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import type { OpenRyeOptions } from '../../kernel/app/api/rye.ts';
 import { PersonalItems } from '../../kernel/app/personal-items.ts';
 import { readThreadConfig } from '../../kernel/app/settings.ts';
 import { Threads } from '../../kernel/app/threads.ts';
@@ -79,16 +80,16 @@ export interface Examined {
   readonly added: readonly Change[];
 }
 
+/** Parts of this machine that the review uses. */
+type Machine = Pick<OpenRyeOptions, 'env' | 'features'>;
+
 /**
  * Reviews a tree of Rye OS: signs a private copy with a key made for it, plans every directive, and repeats after each round of mechanical
  * changes. The tree itself is only read; nothing runs, and no model or server is asked.
  */
-export async function examineRyeOs(
-  dir: string,
-  env: Readonly<Record<string, string | undefined>>,
-): Promise<Examined> {
+export async function examineRyeOs(dir: string, machine: Machine): Promise<Examined> {
   const files = readTree(dir);
-  const first = await judge(files, env);
+  const first = await judge(files, machine);
   const moved = movedFiles(files);
   let texts = new Map(files.map(({ path, text }) => [path, text]));
   let findings = first;
@@ -104,7 +105,7 @@ export async function examineRyeOs(
     texts = next;
     findings = await judge(
       files.map((file) => ({ ...file, text: texts.get(file.path) ?? file.text })),
-      env,
+      machine,
     );
   }
   const items = files.map((file) =>
@@ -238,11 +239,11 @@ function manifestOf({ path, text, extension }: TreeFile): JsonObject | undefined
 /** Signs and plans copies of the files in a private project, which is removed. */
 async function judge(
   files: readonly TreeFile[],
-  env: Readonly<Record<string, string | undefined>>,
+  machine: Machine,
 ): Promise<ReadonlyMap<string, Finding>> {
   const folder = await mkdtemp(join(tmpdir(), 'rye-import-'));
   try {
-    return await judgeIn(folder, files, env);
+    return await judgeIn(folder, files, machine);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
@@ -291,7 +292,7 @@ async function copyAll(
 async function judgeIn(
   folder: string,
   files: readonly TreeFile[],
-  env: Readonly<Record<string, string | undefined>>,
+  machine: Machine,
 ): Promise<ReadonlyMap<string, Finding>> {
   const projectPath = join(folder, 'project');
   const { copies, findings } = await copyAll(projectPath, files);
@@ -299,8 +300,9 @@ async function judgeIn(
     new Workspace({
       projectPath,
       userSpacePath: join(folder, 'home'),
+      features: machine.features ?? [],
       // no call is made: a key only decides which provider a plan names
-      env: { PATH: env['PATH'], HOME: join(folder, 'home'), ANTHROPIC_API_KEY: 'review' },
+      env: { PATH: machine.env['PATH'], HOME: join(folder, 'home'), ANTHROPIC_API_KEY: 'review' },
     });
   await mkdir(join(folder, 'home'), { recursive: true });
   await open().keyring.init();

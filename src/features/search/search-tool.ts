@@ -1,6 +1,6 @@
+import type { Reader, SearchPart } from '../../kernel/app/feature.ts';
 import type { JsonObject } from '../../kernel/core/json.ts';
 import {
-  type KnowledgeQuery,
   type SearchAnswer,
   type SearchHit,
   SNIPPET_CLOSE,
@@ -10,21 +10,14 @@ import {
   builtinTool,
   READING_TRAITS,
   type Tool,
-  type ToolContext,
   type ToolOutput,
   textOutput,
 } from '../../kernel/tools/tool.ts';
 
 const DEFAULT_LIMIT = 10;
 
-/** Full-text search over knowledge, thread exports included; throws `query_malformed` for a bad query. */
-export type SearchKnowledge = (
-  query: KnowledgeQuery,
-  context: ToolContext,
-) => Promise<SearchAnswer>;
-
 /** `rye/search`. `data`: `results` (`id`, `title`, `path`, `score`, `snippet`, `signature`, `time`), `total`, `complete`. */
-export function createSearchTool(search: SearchKnowledge): Tool {
+export function createSearchTool(search: SearchPart['items'], reader: Reader): Tool {
   return builtinTool({
     id: 'rye/search',
     description:
@@ -44,10 +37,16 @@ export function createSearchTool(search: SearchKnowledge): Tool {
     },
     required: ['query'],
     traits: READING_TRAITS,
-    run: async (
-      { query, include_threads: includeThreads = false, limit = DEFAULT_LIMIT },
-      context,
-    ) => present(await search({ query, limit, includeThreads }, context)),
+    run: async ({ query, include_threads: includeThreads = false, limit = DEFAULT_LIMIT }) =>
+      present(
+        await search({
+          ...reader,
+          type: 'knowledge',
+          query,
+          limit,
+          withoutThreads: !includeThreads,
+        }),
+      ),
   });
 }
 

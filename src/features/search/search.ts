@@ -1,7 +1,8 @@
 import { dirname, extname, join, sep } from 'node:path';
 import { programItems } from '../../kernel/app/program/items.ts';
+import { type SearchRequest } from '../../kernel/app/search-request.ts';
 import type { Workspace } from '../../kernel/app/workspace.ts';
-import { ITEM_TYPES, type ItemType, isItemType, type Space } from '../../kernel/core/ids.ts';
+import { ITEM_TYPES, isItemType } from '../../kernel/core/ids.ts';
 import { compact } from '../../kernel/core/json.ts';
 import type {
   IndexedHit,
@@ -30,23 +31,6 @@ import {
   toSearchDocument,
 } from './scan-fs.ts';
 import { contextOf, snippetOf } from './snippet.ts';
-
-export interface SearchRequest {
-  readonly type: ItemType | 'all';
-  readonly query: string;
-  readonly limit?: number;
-  readonly space?: Space;
-  /** A date, a time or an age such as `7d`. */
-  readonly since?: string;
-  /** Capabilities of the thread: only items that it may fetch are found and counted. */
-  readonly capabilities?: readonly string[];
-  /** True for files that the thread's tools must not read: none of them is a result. Absent: a person searches. */
-  readonly denies?: (path: string) => boolean;
-  /** Skip the exports of threads, unless the query names a field that only they have. */
-  readonly withoutThreads?: boolean;
-  /** Lines of the file to give with each result, on each side of its first match. */
-  readonly contextLines?: number;
-}
 
 const DEFAULT_LIMIT = 20;
 /** Below the knowledge folder: where threads are exported to. */

@@ -1,4 +1,5 @@
 import type { SessionTreeEdits } from '../../kernel/app/api/trees.ts';
+import { featureMissing, featuresOf } from '../../kernel/app/feature.ts';
 import { threadEnv, threadPorts } from '../../kernel/app/thread-env.ts';
 import type { Workspace } from '../../kernel/app/workspace.ts';
 import { extractThread } from '../../kernel/threads/copied-thread.ts';
@@ -18,31 +19,33 @@ import { undoFiles } from './undo.ts';
 
 /** Appends to session trees, replays them and imports sessions. */
 export function sessionTreeEdits(workspace: Workspace): SessionTreeEdits {
-  const ports = () => threadPorts(workspace, { allowUnsigned: false });
+  const ports = async () => await threadPorts(workspace, { allowUnsigned: false });
   const env = async () => await threadEnv(workspace, { allowUnsigned: false });
   return {
     async branch(id, { at, summary, instructions, message, signal = never() }) {
       if (summary !== 'model') {
-        return await branchThread(ports(), id, { at, summary: summary?.text, message });
+        return await branchThread(await ports(), id, { at, summary: summary?.text, message });
       }
       return await branchWithModelSummary(await env(), id, { at, instructions, message, signal });
     },
-    undoFiles: async (id, request) => await undoFiles(ports(), id, request),
-    extract: async (id, options) => await extractThread(ports(), id, options),
-    label: async (id, entry, label) => await labelEntry(ports(), id, { entry, label }),
-    title: async (id, title) => await titleThread(ports(), id, title),
-    changeModel: async (id, wanted) => await changeModel(ports(), id, wanted),
-    changeThinking: async (id, level) => await changeThinking(ports(), id, level),
+    undoFiles: async (id, request) => await undoFiles(await ports(), id, request),
+    extract: async (id, options) => await extractThread(await ports(), id, options),
+    label: async (id, entry, label) => await labelEntry(await ports(), id, { entry, label }),
+    title: async (id, title) => await titleThread(await ports(), id, title),
+    changeModel: async (id, wanted) => await changeModel(await ports(), id, wanted),
+    changeThinking: async (id, level) => await changeThinking(await ports(), id, level),
     appendCustom: async (id, customType, data) =>
-      await appendCustom(ports(), id, { customType, data }),
-    appendCustomMessage: async (id, message) => await appendCustomMessage(ports(), id, message),
-    editContext: async (id, edit) => await editContext(ports(), id, edit),
+      await appendCustom(await ports(), id, { customType, data }),
+    appendCustomMessage: async (id, message) =>
+      await appendCustomMessage(await ports(), id, message),
+    editContext: async (id, edit) => await editContext(await ports(), id, edit),
     compact: async (id, { instructions, signal = never() } = {}) =>
       await compactThread(await env(), id, { instructions, signal }),
     replay: async (id, options = {}) => await replayThread(await env(), id, options),
     async importSession(options) {
-      const { importSession } = await import('../pi/import-file.ts');
-      return await importSession(await env(), options);
+      const load = featuresOf(workspace).find(({ importer }) => importer !== undefined)?.importer;
+      if (load === undefined) throw featureMissing('pi');
+      return await (await load())(await env(), options);
     },
   };
 }

@@ -1,5 +1,12 @@
 import { readFileSync, realpathSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import {
+  type GrantedSkills,
+  NO_SKILLS,
+  type SkillSession,
+  type SkillSessionOptions,
+  type SkillSource,
+} from '../../kernel/app/feature.ts';
 import { readSettings } from '../../kernel/app/settings.ts';
 import { skillSpaces } from '../../kernel/app/skill-spaces.ts';
 import type { ProgramSkill, Workspace } from '../../kernel/app/workspace.ts';
@@ -28,27 +35,20 @@ import type { ScriptOptions } from '../../kernel/tools/script.ts';
 import { isSkillTool, SKILLS_USE_ID } from '../../kernel/tools/skill-needs.ts';
 import type { Tool } from '../../kernel/tools/tool.ts';
 import { ActiveSkills, type OfferedSkill, toolIdsOf } from './active-skills.ts';
-import { createSkillTools } from './skill-tools.ts';
-
-export interface GrantedSkills {
-  readonly skills: readonly OfferedSkill[];
-  /** Maximum number of active skills. */
-  readonly maxActive: number;
-  /** One sentence for each skipped or faulty skill. */
-  readonly warnings: readonly string[];
-  /** The capabilities that name a skill that can't be used. */
-  readonly unavailable: readonly UnavailableGrant[];
-}
-
-export const NO_SKILLS: GrantedSkills = {
-  skills: [],
-  maxActive: 0,
-  warnings: [],
-  unavailable: [],
-};
+import { createSkillTools, skillCatalog } from './skill-tools.ts';
 
 /** The skills that the capabilities let a thread fetch and whose SKILL.md is verified. */
-export async function grantedSkills(
+/** The skills of an opened rye. */
+export function skillSource(
+  workspace: Workspace,
+  { allowUnsigned }: { readonly allowUnsigned: boolean },
+): SkillSource {
+  return {
+    granted: async (capabilities) => await grantedSkills(workspace, capabilities, allowUnsigned),
+  };
+}
+
+async function grantedSkills(
   workspace: Workspace,
   capabilities: readonly string[],
   allowUnsigned: boolean,
@@ -65,7 +65,7 @@ export async function grantedSkills(
     ...new Set([...ofProgram.keys(), ...known.map(({ id }) => id)]),
   ]);
   const unknown = unknownSkills(capabilities, ids);
-  if (ids.length === 0) return { ...NO_SKILLS, maxActive, ...unknown };
+  if (ids.length === 0) return { ...NO_SKILLS, ...unknown };
   const items = await workspace.items(allowUnsigned);
   const skills: OfferedSkill[] = [];
   const warnings = [...unknown.warnings];
@@ -91,7 +91,12 @@ export async function grantedSkills(
       warnings.push(warning);
     }
   }
-  return { skills, maxActive, warnings, unavailable };
+  return {
+    warnings,
+    unavailable,
+    catalog: skillCatalog(skills),
+    open: (options) => skillSession(skills, maxActive, options),
+  };
 }
 
 function fetchOf(id: string): string {
@@ -166,29 +171,9 @@ function skipped(id: string, error: unknown): string {
   return hint === undefined ? message : `${message}. ${hint}`;
 }
 
-/** The skills of one running thread. */
-export interface SkillSession {
-  readonly tools: readonly Tool[];
-  /** Why an active skill keeps a tool from being called. */
-  readonly refusal: (toolId: string) => string | undefined;
-  /** Takes up the skills and tools that an earlier part of the conversation loaded. */
-  readonly restore: (messages: readonly Message[]) => void;
-}
-
-export interface SkillSessionOptions {
-  readonly scripts: ScriptOptions;
-  /** True for a file, by its real path, that tools must not read. */
-  readonly denies: (real: string) => boolean;
-  /** The tools that the thread may call, now. */
-  readonly planned: () => readonly PlannedTool[];
-  /** Ids of deferred tools that can be called; the session adds to it. */
-  readonly unlocked: Set<string>;
-  /** Called with each skill that becomes active. */
-  readonly onActivated?: ((activation: EventPayloads['skill_activated']) => void) | undefined;
-}
-
-export function skillSession(
-  { skills, maxActive }: GrantedSkills,
+function skillSession(
+  skills: readonly OfferedSkill[],
+  maxActive: number,
   { scripts, denies, planned, unlocked, onActivated }: SkillSessionOptions,
 ): SkillSession {
   const active = new ActiveSkills(skills, maxActive);
@@ -212,18 +197,6 @@ export function skillSession(
         const callable = held(toolIdsOf(skill.allowedTools)).map(({ name }) => name);
         onActivated?.({ skill: id, via: 'resume', tools: callable });
       }
-      const names = new Set(messages.flatMap(unlockedIn));
-      for (const { id, name, preloaded } of planned()) {
-        if (!preloaded && names.has(name)) unlocked.add(id);
-      }
     },
   };
-}
-
-/** The wire names that a search, or a skill, made callable. */
-function unlockedIn(message: Message): readonly unknown[] {
-  if (message.role !== 'tool_result' || isErrorOutcome(message.outcome)) return [];
-  const isUnlocking = message.name === TOOL_SEARCH_ID || message.name === wireName(SKILLS_USE_ID);
-  const names = isUnlocking && isRecord(message.data) ? message.data['tools'] : undefined;
-  return Array.isArray(names) ? names : [];
 }

@@ -14,6 +14,7 @@ import { globIntersection } from '../policy/glob.ts';
 import type { KeyLookup } from '../trust/keys.ts';
 import { faultError } from '../trust/policy.ts';
 import type { Problem } from './api/items.ts';
+import { featureMissing, type ThreadParts } from './feature.ts';
 import { toProblem } from './validation.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -46,11 +47,13 @@ export async function approvalPolicies({
   return policies;
 }
 
-/** Reads the policies for a run that is about to start, and checks that the keys of their approvers are known here. */
+/** Reads the policies for a run that is about to start, and checks that something asks and that the approvers are known. */
 export async function assertApprovalPolicies(
   workspace: Pick<Workspace, 'spaces' | 'verification' | 'keyring'>,
+  { approvals }: Pick<ThreadParts, 'approvals'>,
 ): Promise<void> {
   for (const policy of await approvalPolicies(workspace)) {
+    if (approvals === undefined) throw featureMissing('approvals');
     const [problem] = unknownKeys(policy, workspace.keyring);
     if (problem) throw problem;
   }

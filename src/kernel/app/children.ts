@@ -40,7 +40,7 @@ export function threadChildren(workspace: Workspace): Omit<ChildrenService, 'tre
       return await launchThread(env, { prepared, threadId: env.ids.uuid(), options });
     },
     async runLaunched(threadId, { signal, onNext }) {
-      const ports = threadPorts(workspace, { allowUnsigned: false });
+      const ports = await threadPorts(workspace, { allowUnsigned: false });
       const handover = await handoverOf(ports.files, threadId);
       const { allow_unsigned: allowUnsigned, replay_from, record_to } = handover.options;
       let env: ThreadEnv;

@@ -24,21 +24,10 @@ import type { Fleet } from '../threads/fleet-port.ts';
 import { faultError } from '../trust/policy.ts';
 import type { OpenRyeOptions } from './api/rye.ts';
 import { lazy } from './lazy.ts';
+import type { StoreOpening, StorePart } from './store-part.ts';
 
 /** The name of the configuration file. */
 const NAME = 'store';
-
-/** The parts of an opened project that decide which store it has. */
-export interface StoreOpening {
-  readonly options: OpenRyeOptions;
-  readonly clock: Clock;
-  readonly ids: IdSource;
-  readonly spaces: Spaces;
-  readonly verification: VerifyContext;
-  readonly isGuest: boolean;
-  config(): Promise<Config>;
-  onClose(end: () => void): void;
-}
 
 /**
  * The store that the configuration names. The configuration is read, and the store opened, by the first call that needs
@@ -85,10 +74,7 @@ async function openNamed(
   const { clock, ids, options } = opening;
   const url = await configuredUrl(opening);
   if (url === undefined) return openStore({ projectPath: options.projectPath, clock, ids });
-  const { openPostgresStore } = await import('../../features/fleet/postgres/open-postgres.ts');
-  const store = openPostgresStore({ url, clock, ids, owners, index });
-  await keepCertificates(opening, url);
-  return store;
+  return await (await storePart(opening)).open(opening, url, { owners, index });
 }
 
 /** Returns the URL of the store that the configuration names; undefined for the project's own store. */
@@ -110,19 +96,13 @@ export async function configuredUrl(opening: StoreOpening): Promise<string | und
   return url.href;
 }
 
-/** Keeps the certificates of the fleet's workers, so that what they signed can be checked without the store too. */
-async function keepCertificates({ options, isGuest }: StoreOpening, url: string): Promise<void> {
-  if (isGuest) return;
-  const [{ openFleetThreads }, { keepCertificatesIn }] = await Promise.all([
-    import('../../features/fleet/postgres/open-postgres.ts'),
-    import('../trust/certificates-fs.ts'),
-  ]);
-  const threads = openFleetThreads(url);
-  try {
-    keepCertificatesIn(options.userSpacePath, await threads.certificates());
-  } finally {
-    threads.close();
-  }
+/** The feature that opens stores of other machines. Throws `feature_missing`. */
+async function storePart({ options: { features = [] } }: StoreOpening): Promise<StorePart> {
+  const load = features.find(({ store }) => store !== undefined)?.store;
+  if (load !== undefined) return await load();
+  throw new RyeError('feature_missing', 'store.url needs the feature "fleet"', {
+    hint: 'Install the whole package, or open rye with that feature.',
+  });
 }
 
 /** The fleet on the store that the configuration names. It is loaded by the first thread that needs it. */
@@ -130,13 +110,7 @@ export function configuredFleet(opening: StoreOpening): Fleet {
   const connected = async (): Promise<Fleet | undefined> => {
     const url = await configuredUrl(opening);
     if (url === undefined) return undefined;
-    const { connectFleet } = await import('../../features/fleet/connection.ts');
-    return connectFleet({
-      url,
-      clock: opening.clock,
-      ids: opening.ids,
-      onClose: (end) => opening.onClose(end),
-    }).fleet;
+    return await (await storePart(opening)).fleet(opening, url);
   };
   let connecting: Promise<Fleet | undefined> | undefined;
   return {

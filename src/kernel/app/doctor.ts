@@ -11,6 +11,7 @@ import { unlistedThreads } from '../threads/recovery/repair.ts';
 import { closeSandbox } from '../tools/proxied-sandbox.ts';
 import { sandboxState } from '../tools/sandbox.ts';
 import type { DoctorLine } from './api/rye.ts';
+import { featuresOf } from './feature.ts';
 import { reportGuards } from './guards.ts';
 import { modelsOf } from './models.ts';
 import { readThreadConfig } from './settings.ts';
@@ -38,7 +39,6 @@ export async function examine(workspace: Workspace): Promise<readonly DoctorLine
     ['threads', () => checkThreads(workspace)],
     ['file copies', () => checkCopies(workspace)],
     ['sandbox', () => checkSandbox(workspace)],
-    ['mcp', () => checkMcp(workspace)],
     ['taint', () => checkTaint(workspace)],
     ['python', () => checkProgram('python3', 'tools written in Python cannot be described or run')],
     ['ripgrep', () => checkProgram('rg', 'grep uses its built-in engine, which is slower')],
@@ -68,19 +68,22 @@ export async function examine(workspace: Workspace): Promise<readonly DoctorLine
       });
     }
   }
-  return [...lines, ...(await fleetLines(workspace))];
+  return [...lines, ...(await featureLines(workspace))];
 }
 
-/** The fleet of the project, if its configuration names one. */
-async function fleetLines(workspace: Workspace): Promise<readonly DoctorLine[]> {
-  if (!namesStore(workspace.options)) return [];
-  try {
-    const { examineFleet } = await import('../../features/fleet/doctor.ts');
-    return await examineFleet(workspace);
-  } catch (error) {
-    const hint = error instanceof RyeError ? { hint: error.hint ?? '' } : {};
-    return [{ check: 'fleet', status: 'fail', detail: messageOf(error), ...hint }];
-  }
+/** The lines of features. One that fails is a line itself. */
+async function featureLines(workspace: Workspace): Promise<readonly DoctorLine[]> {
+  const lines = featuresOf(workspace).map(
+    async ({ name, checks }): Promise<readonly DoctorLine[]> => {
+      try {
+        return (await checks?.(workspace)) ?? [];
+      } catch (error) {
+        const hint = error instanceof RyeError ? { hint: error.hint ?? '' } : {};
+        return [{ check: name, status: 'fail', detail: messageOf(error), ...hint }];
+      }
+    },
+  );
+  return (await Promise.all(lines)).flat();
 }
 
 function checkProject(workspace: Workspace): Finding {
@@ -250,16 +253,6 @@ function checkCopies(workspace: Workspace): Finding {
 /** Bytes of copies that are worth a hint. */
 const MANY_COPIES = 1_000_000_000;
 
-/** Names the MCP servers in use. It starts none: a diagnosis runs no programs of a project. */
-async function checkMcp(workspace: Workspace): Promise<Finding> {
-  const { PlacedServers } = await import('../../features/mcp/mcp.ts');
-  const { servers } = await new PlacedServers(workspace).project.unresolved(() => true);
-  const names = [...servers.keys()];
-  if (names.length === 0) return { status: 'ok', detail: 'no servers' };
-  const hint = 'To start them and see their tools, run: rye mcp list';
-  return { status: 'ok', detail: `${names.join(', ')} (not started)`, hint };
-}
-
 /** Reports whether a program starts. */
 export function checkProgram(program: string, consequence: string): Finding {
   const { error, stdout, stderr, status } = spawnSync(program, ['--version'], {
@@ -319,7 +312,7 @@ export async function checkSandbox(workspace: Workspace): Promise<Finding> {
 /** Names the project's directives that hold private data, untrusted content and an outward channel at once. */
 export async function checkTaint(workspace: Workspace): Promise<Finding> {
   const config = await readThreadConfig(await workspace.config());
-  const { items, tools } = threadPorts(workspace, { allowUnsigned: false });
+  const { items, tools } = await threadPorts(workspace, { allowUnsigned: false });
   const directives = workspace.spaces.list('directive', { space: workspace.spaces.own });
   const tainted: string[] = [];
   const unread: string[] = [];

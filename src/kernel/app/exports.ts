@@ -2,6 +2,7 @@ import { isoTime } from '../core/clock.ts';
 import type { ErrorInfo } from '../core/errors.ts';
 import { compact, type JsonObject } from '../core/json.ts';
 import { proxySecrets } from '../core/proxy-secrets.ts';
+import type { ExportFormat } from '../core/thread.ts';
 import { type Redacted, Redaction } from '../export/redact.ts';
 import { type Exporter, type ExportSource, onlyPath } from '../export/source.ts';
 import { buildTree, entryByPrefix, isKnown } from '../log/tree.ts';
@@ -11,6 +12,7 @@ import type { ThreadFiles } from '../threads/ports.ts';
 import type { ThreadDocument } from '../threads/thread-document.ts';
 import type { ThreadVerification } from './api/threads.ts';
 import type { ExportOptions, ThreadExport } from './api/trees.ts';
+import { featureMissing, featuresOf } from './feature.ts';
 import { modelsOf } from './models.ts';
 import { threadFiles } from './thread-files.ts';
 import { verifyThread } from './verification/thread.ts';
@@ -18,16 +20,14 @@ import type { Workspace } from './workspace.ts';
 
 declare const __RYE_VERSION__: string;
 
-/**
- * The exporter of each format, loaded on first use. To add a format, add it to `EXPORT_FORMATS` of the library's types
- * and here.
- */
-const EXPORTERS = {
-  html: async () => (await import('../../features/html/page.ts')).exportHtml,
-  md: async () => (await import('../export/knowledge.ts')).exportMarkdown,
-  jsonl: async () => (await import('../export/path-log.ts')).exportPathLog,
-  pi: async () => (await import('../../features/pi/export.ts')).exportPi,
-} as const satisfies Record<string, () => Promise<Exporter>>;
+/** Loads the exporter of a format. A new format is one in `EXPORT_FORMATS` of the library's types, and a feature's. */
+async function exporterOf(workspace: Workspace, format: ExportFormat): Promise<Exporter> {
+  if (format === 'md') return (await import('../export/knowledge.ts')).exportMarkdown;
+  if (format === 'jsonl') return (await import('../export/path-log.ts')).exportPathLog;
+  const load = featuresOf(workspace).find(({ formats }) => formats?.[format])?.formats?.[format];
+  if (load === undefined) throw featureMissing(format);
+  return await load();
+}
 
 /** Reads a thread, checks its record and hands it to the exporter of a format. Never writes. */
 export async function exportThread(
@@ -68,7 +68,7 @@ export async function exportThread(
     ...(pageOf ? { pageOf } : {}),
   };
   const source = branch === undefined ? whole : onlyPath(whole);
-  const exporter = await EXPORTERS[format]();
+  const exporter = await exporterOf(workspace, format);
   return {
     thread_id: threadId,
     format,

@@ -1,4 +1,3 @@
-import type { OfferedTools } from '../../features/mcp/servers.ts';
 import { capabilityOf } from '../core/capability.ts';
 import { EXIT, ignoredWarning, RyeError } from '../core/errors.ts';
 import { serverOfTool, wireName } from '../core/ids.ts';
@@ -10,6 +9,7 @@ import { type DisclosureCandidate, MAX_EAGER_TOKENS } from '../tools/disclosure.
 import { GUARDED_KINDS, type GuardedKind } from '../tools/guarded-paths.ts';
 import { PRIMARY_IDS } from '../tools/primary/actions.ts';
 import type { Tool } from '../tools/tool.ts';
+import type { OfferedTools } from './feature.ts';
 
 /** A primary action by itself is harmless: each call is judged by the item that it is about. */
 export function factsOf(

@@ -31,6 +31,7 @@ import { diffsOf, keepTexts } from './accepted-texts.ts';
 import type { AcceptedLock, LockReport } from './api/items.ts';
 import { assertApprovalPolicies } from './approval-policies.ts';
 import { exclusively } from './exclusive.ts';
+import { threadParts } from './feature.ts';
 import { readySigner } from './signing-key.ts';
 import { skillSpaces } from './skill-spaces.ts';
 import type { Workspace } from './workspace.ts';
@@ -48,7 +49,7 @@ export function projectGuards(workspace: Workspace, allowUnsigned: boolean): Gua
       const refusal = refusalOf(facts);
       if (refusal) throw refusal;
       // what an approval policy would ask must not run unasked
-      await assertApprovalPolicies(workspace);
+      await assertApprovalPolicies(workspace, await threadParts(workspace));
       const ignored = [
         ...(await workspace.policyWarnings()),
         ...ignoredFiles(facts, allowUnsigned),

@@ -45,6 +45,7 @@ import type {
   UnsignedItem,
   VerifyOutcome,
 } from './api/items.ts';
+import { featuresOf, searchOf, threadParts } from './feature.ts';
 import { type ProgramItem, programItems } from './program/items.ts';
 import { signingKey } from './signing-key.ts';
 import type { Workspace } from './workspace.ts';
@@ -132,8 +133,7 @@ export class Items implements ItemsService {
     query: string,
     options: { limit?: number; space?: Space; since?: string; contextLines?: number } = {},
   ) {
-    const { searchItems } = await import('../../features/search/search.ts');
-    return await searchItems(this.#workspace, { type, query, ...options });
+    return await (await searchOf(this.#workspace)).items({ type, query, ...options });
   }
 
   async validate(selector?: { type: SignableType; pattern: string }) {
@@ -148,7 +148,10 @@ export class Items implements ItemsService {
       try {
         const found = spaces.find(type, id, { space });
         if (!found) continue;
-        problems.push(...(await problemsOf(found, spaces)), ...(await this.#refused(found)));
+        problems.push(
+          ...(await problemsOf(found, spaces, featuresOf(this.#workspace))),
+          ...(await this.#refused(found)),
+        );
         const verdict = items.check(found);
         problems.push(...olderFormWarning(found, verdict));
         const ignored = ignoredConfig(found, verdict);
@@ -186,7 +189,7 @@ export class Items implements ItemsService {
         thread: options.thread,
         modeOf: async (space) => await signingMode(spaces, space),
         validate: async (file) => [
-          ...(await problemsOf(file, spaces, 'sign')),
+          ...(await problemsOf(file, spaces, featuresOf(this.#workspace), 'sign')),
           ...(await this.#refused(file)),
         ],
       },
@@ -255,9 +258,9 @@ export class Items implements ItemsService {
     const { type, id, path, space } = file;
     if (type === 'config' && id === 'agent/approvals') {
       const { policyProblems } = await import('./approval-policies.ts');
-      const { serverNames } = await import('../../features/mcp/configured.ts');
+      const { servers } = await threadParts(this.#workspace);
       const tools = (await this.#knownTools()).map((tool) => tool.id);
-      const known = { tools, servers: await serverNames(this.#workspace) };
+      const known = { tools, servers: await servers?.(this.#workspace).names() };
       return await policyProblems(file, this.#workspace.keyring, known);
     }
     if (type === 'directive' && space !== 'system') return await this.#idleGrants(file);

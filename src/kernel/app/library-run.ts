@@ -139,7 +139,7 @@ async function attendantOf(
   onApproval: OnApproval | undefined,
 ): Promise<Pick<RunRequest, 'attendant'>> {
   if (!onApproval) return {};
-  const { functionAttendant } = await import('../../features/approvals/attention.ts');
+  const { functionAttendant } = await import('./attendant.ts');
   return { attendant: functionAttendant(onApproval, notice) };
 }
 

@@ -31,7 +31,9 @@ export async function writeNewItem(request: NewItemRequest, spaces: Spaces): Pro
   const path = type === 'skill' ? join(folder, id, 'SKILL.md') : join(folder, `${id}${extension}`);
   const file = { type, id, path, extension, text, space: spaces.own } as const;
   const found: FoundFile = { ...file, bytes: Buffer.from(text), shadows: [] };
-  const problem = (await problemsOf(found, spaces)).find(({ severity }) => severity === 'error');
+  const problem = (await problemsOf(found, spaces, [])).find(
+    ({ severity }) => severity === 'error',
+  );
   if (problem !== undefined) {
     throw new RyeError(
       'invalid_item_id',

@@ -15,6 +15,7 @@ import type {
   ThreadsService,
 } from './api/threads.ts';
 import type { ExportsService, SessionTreeReads, SessionTrees } from './api/trees.ts';
+import { type FeatureServices, featureMissing, featuresOf, threadParts } from './feature.ts';
 import { lazy } from './lazy.ts';
 import { startRun } from './library-run.ts';
 import { assertOpenOptions } from './options.ts';
@@ -44,14 +45,9 @@ export function openRye(given: OpenRyeOptions): Rye {
     keys: keysOf(workspace),
     lock: lockOf(workspace),
     threads: threadsOf(workspace),
-    approvals: approvalsOf(workspace),
-    schedules: schedulesOf(workspace),
-    rules: rulesOf(workspace),
     children: childrenOf(workspace),
     recovery: recoveryOf(workspace),
-    fleet: fleetOf(workspace),
     deliveries,
-    trees: treesOf(workspace),
     exports: exportsOf(workspace),
     start,
     run: async <O>(request: object) => await start<O>(request).outcome,
@@ -65,15 +61,43 @@ export function openRye(given: OpenRyeOptions): Rye {
       workspace.define(directive);
       return directive;
     },
+    ...featureServices(workspace),
     ...inspectionOf(workspace),
     close: (how) => workspace.close(how),
+  };
+}
+
+/** The services of features. One that is not there says so when it is called. */
+function featureServices(workspace: Workspace): FeatureServices {
+  const missing = <S extends object>(name: string): S =>
+    lazy<S>(
+      async () => {
+        throw featureMissing(name);
+      },
+      {} as Parameters<typeof lazy<S>>[1],
+    );
+  return {
+    approvals: missing('approvals'),
+    schedules: missing('schedules'),
+    rules: missing('rules'),
+    fleet: missing('fleet'),
+    trees: missing('sessions'),
+    mcpServers: async () => {
+      throw featureMissing('mcp');
+    },
+    addMcpServer: async () => {
+      throw featureMissing('mcp');
+    },
+    ...Object.assign({}, ...featuresOf(workspace).map(({ services }) => services?.(workspace))),
   };
 }
 
 function itemsOf(workspace: Workspace): ItemsService {
   const builtinTools = async () => {
     const { ToolCatalog } = await import('./tools.ts');
-    return new ToolCatalog(workspace, { allowUnsigned: false }).builtin();
+    return new ToolCatalog(workspace, await threadParts(workspace), {
+      allowUnsigned: false,
+    }).builtin();
   };
   return lazy<ItemsService>(async () => {
     const { PersonalItems } = await import('./personal-items.ts');
@@ -139,28 +163,6 @@ function threadsOf(workspace: Workspace): ThreadsService {
   });
 }
 
-function rulesOf(workspace: Workspace): RulesService {
-  return lazy<RulesService>(
-    async () => new (await import('../../features/rules/rules.ts')).Rules(workspace),
-    {},
-  );
-}
-
-function approvalsOf(workspace: Workspace): ApprovalsService {
-  return lazy<ApprovalsService>(
-    async () =>
-      new (await import('../../features/approvals/service.ts')).ApprovalRequests(workspace),
-    { watch: 'stream' },
-  );
-}
-
-function schedulesOf(workspace: Workspace): SchedulesService {
-  return lazy<SchedulesService>(
-    async () => new (await import('../../features/schedules/service.ts')).Schedules(workspace),
-    {},
-  );
-}
-
 function childrenOf(workspace: Workspace): ChildrenService {
   const totals = lazy<Pick<ChildrenService, 'tree' | 'stats'>>(
     async () =>
@@ -186,37 +188,10 @@ function recoveryOf(workspace: Workspace): RecoveryService {
   );
 }
 
-function fleetOf(workspace: Workspace): FleetService {
-  return lazy<FleetService>(
-    async () => (await import('../../features/fleet/service.ts')).fleetService(workspace),
-    {},
-  );
-}
-
 function deliveriesOf(workspace: Workspace): DeliveriesService {
   return lazy<DeliveriesService>(
     async () => (await import('./deliveries.ts')).deliveriesOf(workspace),
     { list: async (threadId) => await workspace.store.deliveries.list(threadId) },
-  );
-}
-
-function treesOf(workspace: Workspace): SessionTrees {
-  const reads = lazy<SessionTreeReads>(
-    async () =>
-      new (await import('../../features/sessions/reader.ts')).SessionTreeReader(workspace),
-    {},
-  );
-  return lazy<SessionTrees>(
-    async () => (await import('../../features/sessions/edits.ts')).sessionTreeEdits(workspace),
-    {
-      view: async (...args) => await reads.view(...args),
-      open: async (...args) => await reads.open(...args),
-      entry: async (...args) => await reads.entry(...args),
-      locate: async (...args) => await reads.locate(...args),
-      path: async (...args) => await reads.path(...args),
-      children: async (...args) => await reads.children(...args),
-      context: async (...args) => await reads.context(...args),
-    },
   );
 }
 
@@ -241,8 +216,6 @@ function inspectionOf(
   | 'prices'
   | 'useModel'
   | 'doctor'
-  | 'mcpServers'
-  | 'addMcpServer'
 > {
   return {
     init: async (options = {}) => await (await import('./init.ts')).initProject(workspace, options),
@@ -267,9 +240,5 @@ function inspectionOf(
       return await useModel(workspace, name, options);
     },
     doctor: async () => await (await import('./doctor.ts')).examine(workspace),
-    mcpServers: async (name) =>
-      await (await import('../../features/mcp/inspect.ts')).inspectServers(workspace, name),
-    addMcpServer: async (name, server) =>
-      await (await import('../../features/mcp/inspect.ts')).addServer(workspace, name, server),
   };
 }

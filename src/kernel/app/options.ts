@@ -21,6 +21,7 @@ const OPEN_OPTIONS: Readonly<Record<keyof OpenRyeOptions, true>> = {
   configOverrides: true,
   createKey: true,
   unsignedRecords: true,
+  features: true,
   program: true,
 };
 

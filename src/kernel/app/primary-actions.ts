@@ -1,6 +1,4 @@
 import { realpathSync } from 'node:fs';
-import { searchItems } from '../../features/search/search.ts';
-import type { SearchKnowledge } from '../../features/search/search-tool.ts';
 import { RyeError } from '../core/errors.ts';
 import { assertItemId } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
@@ -9,24 +7,18 @@ import { addSpend } from '../core/usage.ts';
 import type { LaunchedThread } from '../threads/ports.ts';
 import type { ItemCall, PrimaryActions } from '../tools/primary/actions.ts';
 import { errorOutput, type ToolOutput, textOutput, waitingOutput } from '../tools/tool.ts';
+import { type Reader, searchOf } from './feature.ts';
 import { Items } from './items.ts';
 import { programItems } from './program/items.ts';
 import type { ToolScope } from './session-tools.ts';
 import type { Workspace } from './workspace.ts';
 
-export interface ThreadActions extends PrimaryActions {
-  readonly searchKnowledge: SearchKnowledge;
-}
-
 /**
  * Implements the primary actions for one thread. The gates of the loop have checked the item by then; what a query
  * finds is filtered to what the thread may fetch.
  */
-export function primaryActions(workspace: Workspace, scope: ToolScope | undefined): ThreadActions {
-  const capabilities = scope?.capabilities ?? [];
-  /** True for an item in a file that no tool of the thread reads. */
-  const denies = (path: string): boolean =>
-    scope?.denies(realPath(path), realPath(workspace.options.projectPath)) === true;
+export function primaryActions(workspace: Workspace, scope: ToolScope | undefined): PrimaryActions {
+  const { capabilities, denies } = readerOf(workspace, scope);
   return {
     executeDirective: async (call, context) => {
       if (!scope) throw new RyeError('internal', 'no thread is running');
@@ -65,7 +57,7 @@ export function primaryActions(workspace: Workspace, scope: ToolScope | undefine
       return textOutput(text, { id: itemId, type: itemType, space });
     },
     searchItems: async ({ query, itemType, limit }) => {
-      const { results, total, notices } = await searchItems(workspace, {
+      const { results, total, notices } = await (await searchOf(workspace)).items({
         type: itemType,
         query,
         limit,
@@ -82,15 +74,15 @@ export function primaryActions(workspace: Workspace, scope: ToolScope | undefine
       return textOutput(JSON.stringify(document, null, 2), { total });
     },
     signItem: async (call, { threadId }) => await sign(workspace, call, threadId),
-    searchKnowledge: async ({ query, limit, includeThreads }) =>
-      await searchItems(workspace, {
-        type: 'knowledge',
-        query,
-        limit,
-        capabilities,
-        denies,
-        withoutThreads: !includeThreads,
-      }),
+  };
+}
+
+/** Returns what a thread may read; without one, nothing is granted. */
+export function readerOf(workspace: Workspace, scope: ToolScope | undefined): Reader {
+  return {
+    capabilities: scope?.capabilities ?? [],
+    denies: (path) =>
+      scope?.denies(realPath(path), realPath(workspace.options.projectPath)) === true,
   };
 }
 

@@ -1,5 +1,3 @@
-import { attentionOf } from '../../features/approvals/attention.ts';
-import { refreshIndex } from '../../features/search/search.ts';
 import { type ErrorInfo, RyeError, toRyeError } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
 import { isActive, type ThreadResult } from '../core/thread.ts';
@@ -29,6 +27,8 @@ import type {
   ResumeThreadRequest,
   RetentionReport,
 } from './api/threads.ts';
+import { attentionOf } from './attendant.ts';
+import { threadParts } from './feature.ts';
 import { readThreadConfig } from './settings.ts';
 import { threadEnv, threadPorts } from './thread-env.ts';
 import { observer, runnerOptions } from './thread-runs.ts';
@@ -52,7 +52,7 @@ export class Recovery implements RecoveryService {
     const env = await threadEnv(this.#workspace, { allowUnsigned, replayFrom });
     if (replayFrom !== undefined) await assertReplays(env, request.threadId);
     const onEvent = observer(env, request.onEvent);
-    const attention = attentionOf(this.#workspace, attendant);
+    const attention = await attentionOf(this.#workspace, attendant);
     const options = { ...rest, ...attention, secrets, onEvent, runner: runnerOptions(request) };
     if (!fork) return await runResumed(env, options);
     const { from: _from, ...whole } = options;
@@ -170,7 +170,7 @@ async function shouldResume(
  * nothing is deleted, and what is sound stays as it is. Refused while a thread runs or another repair is under way.
  */
 async function repairState(workspace: Workspace): Promise<RepairReport> {
-  const env = threadPorts(workspace, { allowUnsigned: false });
+  const env = await threadPorts(workspace, { allowUnsigned: false });
   const { maintenance } = env.store;
   if (!maintenance) return NOTHING;
   const isEmpty = maintenance.inspect().every(({ state }) => state === 'missing');
@@ -195,7 +195,7 @@ async function repairState(workspace: Workspace): Promise<RepairReport> {
     }));
     const { threads, budgets, failures } = await restoreThreads(env);
     await refreshRows(env);
-    await refreshIndex(workspace);
+    await (await threadParts(workspace)).search?.(workspace).refresh();
     const configured = { ...env, config: await readThreadConfig(await workspace.config()) };
     const swept = await recoverEach(configured, await findDead(configured, { onlyGone: true }));
     const lostRegistry = threads.length > 0;

@@ -9,6 +9,7 @@ import { validateInput } from '../tools/schema.ts';
 import { timeoutSignal } from '../tools/timer.ts';
 import type { ToolOutput } from '../tools/tool.ts';
 import type { ExecuteToolRequest, ToolRunResult } from './api/threads.ts';
+import { threadParts } from './feature.ts';
 import { projectGuards } from './guards.ts';
 import { reachableDomains, readDenier, threadSandbox } from './session-tools.ts';
 import { readThreadConfig } from './settings.ts';
@@ -29,7 +30,9 @@ export async function runTool(
   await assertParentHolds(workspace, toolId);
   await projectGuards(workspace, allowUnsigned).check();
   const config = await readThreadConfig(await workspace.config());
-  const { tool, builtin } = await new ToolCatalog(workspace, { allowUnsigned }).load(toolId, {
+  const { tool, builtin } = await new ToolCatalog(workspace, await threadParts(workspace), {
+    allowUnsigned,
+  }).load(toolId, {
     capabilities: ['rye.*'],
     allowPaths: config.settings.allow_paths,
     denies: readDenier(workspace, config.settings),
@@ -83,7 +86,7 @@ async function assertParentHolds(workspace: Workspace, toolId: string): Promise<
   const { env } = workspace.options;
   const parentId = env['RYE_PARENT_THREAD_ID'] ?? '';
   if (parentId === '') return;
-  const { files } = threadPorts(workspace, { allowUnsigned: false });
+  const { files } = await threadPorts(workspace, { allowUnsigned: false });
   const { capabilities } = await files.readDocument(parentId);
   const need = { verb: 'execute', item_type: 'tool', item_id: toolId } as const;
   if (covers(capabilities, need)) return;

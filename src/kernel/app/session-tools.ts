@@ -1,6 +1,8 @@
 import { homedir } from 'node:os';
 import { isAbsolute, join } from 'node:path';
 import { wireName } from '../core/ids.ts';
+import { isRecord } from '../core/json.ts';
+import { isErrorOutcome, type Message } from '../core/message.ts';
 import type { PlannedTool, ThreadPlan, ThreadSettings } from '../core/plan.ts';
 import type { ResultShape } from '../core/return-schema.ts';
 import type { Behavior } from '../loop/behavior.ts';
@@ -10,10 +12,10 @@ import { threadsFolder } from '../threads/thread-files-fs.ts';
 import type { BuiltinOptions, FileMemory } from '../tools/builtin/options.ts';
 import { type DeniesRead, deniesRead } from '../tools/deny-read.ts';
 import { directiveReturnDefinition } from '../tools/directive-return.ts';
-import { createToolSearch, deferredCatalog } from '../tools/disclosure.ts';
-
+import { createToolSearch, deferredCatalog, TOOL_SEARCH_ID } from '../tools/disclosure.ts';
 import { closeSandbox } from '../tools/proxied-sandbox.ts';
 import { sandboxFor } from '../tools/sandbox.ts';
+import { SKILLS_USE_ID } from '../tools/skill-needs.ts';
 import type { Tool, ToolSet } from '../tools/tool.ts';
 
 import { createToolSet } from '../tools/tool-set.ts';
@@ -98,6 +100,14 @@ export class SessionTools {
   /** The deferred tools as the system text lists them. */
   catalog(): string {
     return deferredCatalog(this.#deferred().map((tool) => ({ ...tool, name: this.shown(tool) })));
+  }
+
+  /** Makes the deferred tools callable again that an earlier part of the conversation loaded. */
+  restore(messages: readonly Message[]): void {
+    const names = new Set(messages.flatMap(unlockedIn));
+    for (const { id, name, preloaded } of this.#planned) {
+      if (!preloaded && names.has(name)) this.#options.unlocked.add(id);
+    }
   }
 
   /** Why a call of a planned tool is refused now. */
@@ -320,4 +330,12 @@ function endSandbox(): void {
 /** Configured paths are relative to the project. */
 export function absolutePaths(paths: readonly string[], projectPath: string): readonly string[] {
   return paths.map((path) => (isAbsolute(path) ? path : join(projectPath, path)));
+}
+
+/** The wire names that a search, or a skill, made callable. */
+function unlockedIn(message: Message): readonly unknown[] {
+  if (message.role !== 'tool_result' || isErrorOutcome(message.outcome)) return [];
+  const isUnlocking = message.name === TOOL_SEARCH_ID || message.name === wireName(SKILLS_USE_ID);
+  const names = isUnlocking && isRecord(message.data) ? message.data['tools'] : undefined;
+  return Array.isArray(names) ? names : [];
 }

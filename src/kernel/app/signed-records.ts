@@ -195,6 +195,6 @@ async function sign(workspace: Workspace, { document, record }: Checked): Promis
     await files.writeCapabilities(threadId, unsignedText(text, 'html'));
   }
   if (!document.transcript || neverRan(document)) return;
-  const env = threadPorts(workspace, { allowUnsigned: false });
+  const env = await threadPorts(workspace, { allowUnsigned: false });
   await exportThread(env, await files.readPlan(next), next);
 }

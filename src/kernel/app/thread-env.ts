@@ -1,9 +1,5 @@
 import { uptime } from 'node:os';
 import { join } from 'node:path';
-import { approvalEnv } from '../../features/approvals/env.ts';
-import { ThreadRules } from '../../features/rules/thread-rules.ts';
-import { indexExport } from '../../features/search/search.ts';
-import type { WorktreesOptions } from '../../features/worktrees/worktrees.ts';
 import { renderCapabilities } from '../export/capabilities.ts';
 import { renderLiveHead, renderThreadKnowledge } from '../export/knowledge.ts';
 import { renderEvent } from '../export/markdown.ts';
@@ -12,9 +8,11 @@ import { parseBehavior } from '../loop/behavior.ts';
 import { withAliases } from '../providers/aliases.ts';
 import type { ModelSource, ThreadEnv, ThreadPorts } from '../threads/ports.ts';
 import type { Worktrees } from '../threads/worktrees.ts';
+import { needOfCall } from '../tools/call-need.ts';
 import { killGuard } from '../tools/kill-guard.ts';
 import { RestoredFiles } from '../tools/restored-files.ts';
 import { compileSchema } from '../tools/schema.ts';
+import { featureMissing, type ThreadParts, threadParts } from './feature.ts';
 import { liftsGuard } from './granted-tools.ts';
 import { projectGuards } from './guards.ts';
 import { lazy } from './lazy.ts';
@@ -43,7 +41,7 @@ export interface ThreadEnvOptions {
 
 /** Builds everything that a thread needs to be prepared and run; reads and validates the configuration. */
 export async function threadEnv(base: Workspace, options: ThreadEnvOptions): Promise<ThreadEnv> {
-  const ports = connect(base, options, () => env);
+  const ports = connect(base, await threadParts(base), options, () => env);
   const env: ThreadEnv = { ...ports, config: await readConfig(base, ports) };
   return env;
 }
@@ -59,13 +57,17 @@ async function readConfig(base: Workspace, { guards }: ThreadPorts): Promise<Thr
 }
 
 /** Builds what operations on stored threads need. Works even if the configuration is invalid. */
-export function threadPorts(base: Workspace, options: ThreadEnvOptions): ThreadPorts {
-  return connect(base, options);
+export async function threadPorts(
+  base: Workspace,
+  options: ThreadEnvOptions,
+): Promise<ThreadPorts> {
+  return connect(base, await threadParts(base), options);
 }
 
 /** The one place that names every adapter of threads. `threads` is what orchestrating tools act on. */
 function connect(
   base: Workspace,
+  parts: ThreadParts,
   options: ThreadEnvOptions,
   threads?: () => ThreadEnv,
 ): ThreadPorts {
@@ -76,7 +78,7 @@ function connect(
   const own = libraryTools(preset);
   const defined = base.directives(preset);
   const handlers = preset.handlers && composeHandlers(preset.handlers);
-  const tools = new ToolCatalog(base, {
+  const tools = new ToolCatalog(base, parts, {
     ...options,
     own,
     ...(threads ? { threads } : {}),
@@ -104,14 +106,14 @@ function connect(
         return { ...item, type, ...signer };
       },
     },
-    rules: new ThreadRules(base, options),
-    approvals: approvalEnv(base),
+    rules: parts.rules?.(base, options) ?? withoutRules(base),
+    approvals: parts.approvals?.(base).env ?? withoutApprovals(base.keyring),
     guards: projectGuards(base, options.allowUnsigned || env['RYE_DEV_MODE'] === '1'),
     models: aliasedModels(models),
     tools,
     heads: new ThreadHeads(base),
     filesOf: restoredFiles(projectPath),
-    worktrees: gitWorktrees({ projectPath, env }),
+    worktrees: parts.worktrees?.({ projectPath, env }) ?? withoutWorktrees(),
     renderer: {
       capabilities: renderCapabilities,
       knowledge: renderThreadKnowledge,
@@ -136,7 +138,7 @@ function connect(
     fleet: base.fleet,
     runner: async () => await runnerCommand(base, models),
     checkSchema: async (schema) => void (await compileSchema(schema)),
-    indexExport: async (path) => await indexExport(base, path),
+    indexExport: async (path) => await parts.search?.(base).index(path),
   };
 }
 
@@ -165,35 +167,41 @@ function aliasedModels(models: Models): ModelSource {
   };
 }
 
-/** The git worktrees of a project's threads. Git is loaded with the first one. */
-export function gitWorktrees(options: WorktreesOptions): Worktrees {
-  const { projectPath, env } = options;
-  return lazy<Worktrees>(async () => {
-    const { GitWorktrees } = await import('../../features/worktrees/worktrees.ts');
-    const { mergeChanges } = await import('../../features/worktrees/merge.ts');
-    const worktrees = new GitWorktrees(options);
-    return {
-      plan: async (id, result) => await worktrees.plan(id, result),
-      open: async (worktree, patch, how) => await worktrees.open(worktree, patch, how),
-      save: async (worktree, before) => await worktrees.save(worktree, before),
-      commit: async (worktree, message) => await worktrees.commit(worktree, message),
-      isMade: async (worktree) => await worktrees.isMade(worktree),
-      collect: async (worktree) => await worktrees.collect(worktree),
-      merge: async (worktree, { plan, threadId, target, keep }) => {
-        const path = join(projectPath, target);
-        const lifts = liftsGuard(plan.capabilities);
-        const files = new RestoredFiles({ projectPath: path, allow: [], threadId, lifts });
-        const { files: changed } = await worktrees.collect(worktree);
-        return await mergeChanges({
-          contentOf: async (file, blob) => await worktrees.content(worktree, file, blob),
-          files: changed,
-          target: { path, files },
-          keep,
-          env,
-        });
-      },
-      remove: async (worktree) => await worktrees.remove(worktree),
-      list: async () => await worktrees.list(),
-    };
-  }, {});
+/** Refuses to run where the project or the user has rules: what they would stop must not run unwatched. */
+function withoutRules({ spaces }: Workspace): ThreadPorts['rules'] {
+  return {
+    async plan() {
+      const own = spaces.list('rule').filter(({ space }) => space !== 'system');
+      if (own.length > 0) throw featureMissing('rules');
+      return undefined;
+    },
+    watch: ({ rules }) => {
+      if (rules !== undefined && rules.stream.length > 0) throw featureMissing('rules');
+      return undefined;
+    },
+  };
+}
+
+/** Refuses every demand for a decision. `projectGuards` has refused the project's policies already. */
+function withoutApprovals(keys: Workspace['keyring']): ThreadPorts['approvals'] {
+  const missing = async (): Promise<never> => {
+    throw featureMissing('approvals');
+  };
+  return {
+    policies: async () => [],
+    keys,
+    needOf: needOfCall,
+    judge: missing,
+    describe: missing,
+    notify: missing,
+  };
+}
+
+function withoutWorktrees(): Worktrees {
+  return lazy<Worktrees>(
+    async () => {
+      throw featureMissing('worktrees');
+    },
+    { list: async () => [] },
+  );
 }

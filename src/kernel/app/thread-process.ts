@@ -59,7 +59,7 @@ function statsOf(path: string) {
 }
 
 export interface ThreadProcessOptions
-  extends Pick<OpenRyeOptions, 'env' | 'onNotice' | 'mcpServers' | 'skills'> {
+  extends Pick<OpenRyeOptions, 'env' | 'features' | 'onNotice' | 'mcpServers' | 'skills'> {
   /** `process.argv`: the program, and the thread that it was started for. */
   readonly argv: readonly string[];
   /** Has at least the deciding handlers, tools and directives that the thread was started with. */
@@ -74,7 +74,7 @@ export interface ThreadProcessOptions
  */
 export async function runThreadProcess(options: ThreadProcessOptions): Promise<ThreadResult> {
   const { argv, env, preset, onNotice, signal = new AbortController().signal } = options;
-  const { mcpServers, skills } = options;
+  const { features, mcpServers, skills } = options;
   const { project, userSpace, overrides, command, threadId } = argumentsOf(argv.slice(2));
   const open = () =>
     openRye({
@@ -84,7 +84,7 @@ export async function runThreadProcess(options: ThreadProcessOptions): Promise<T
       preset,
       configOverrides: overrides,
       program: argv.slice(1, 2),
-      ...compact({ onNotice, mcpServers, skills }),
+      ...compact({ features, onNotice, mcpServers, skills }),
     });
   if (command === RUN_THREAD) return await runInTurn(threadId, { open, signal });
   const rye = open();

@@ -1,4 +1,3 @@
-import { attentionOf } from '../../features/approvals/attention.ts';
 import { messageOf } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
@@ -10,6 +9,7 @@ import { prepareThread } from '../threads/prepare/prepare.ts';
 import { recoverQuietly } from '../threads/recovery/recover.ts';
 import { type DirectiveRun, runDirective } from '../threads/run/lifecycle.ts';
 import type { ExecuteDirectiveRequest } from './api/rye.ts';
+import { attentionOf } from './attendant.ts';
 import { openRecording } from './models.ts';
 import { foldPresets } from './presets.ts';
 import { threadEnv } from './thread-env.ts';
@@ -45,7 +45,7 @@ export async function executeDirective(
     onEvent: observer(env, request.onEvent),
     onStarted: given.onStarted,
     wrapProvider: request.recordTo === undefined ? undefined : openRecording(request.recordTo),
-    ...attentionOf(base, request.attendant),
+    ...(await attentionOf(base, request.attendant)),
     runner: runnerOptions(request),
   });
 }

@@ -1,16 +1,4 @@
 import { realpathSync } from 'node:fs';
-import { ignoredServer, openRemote, PlacedServers, reachesServer } from '../../features/mcp/mcp.ts';
-import type { OfferedTools } from '../../features/mcp/servers.ts';
-import { createSearchTool } from '../../features/search/search-tool.ts';
-import { skillCatalog } from '../../features/skills/skill-tools.ts';
-import {
-  type GrantedSkills,
-  grantedSkills,
-  NO_SKILLS,
-  type SkillSession,
-  type SkillSessionOptions,
-  skillSession,
-} from '../../features/skills/skills.ts';
 import { capabilityOf, RISKS } from '../core/capability.ts';
 import { isSecurityWarning, RyeError, toRyeError } from '../core/errors.ts';
 import { aliasOf, serverOfTool } from '../core/ids.ts';
@@ -47,6 +35,17 @@ import { withoutSecrets } from '../tools/secrets.ts';
 import { SKILLS_RUN_ID, SKILLS_USE_ID } from '../tools/skill-needs.ts';
 import type { Tool } from '../tools/tool.ts';
 import {
+  featureMissing,
+  type GrantedSkills,
+  NO_SKILLS,
+  type OfferedTools,
+  type SkillSession,
+  type SkillSessionOptions,
+  type SkillSource,
+  type ThreadParts,
+  type ToolServers,
+} from './feature.ts';
+import {
   assertDistinct,
   candidate,
   deferredEager,
@@ -63,7 +62,7 @@ import {
   withoutCollisions,
 } from './granted-tools.ts';
 import { messageSender, orchestratorActions } from './orchestrator.ts';
-import { primaryActions } from './primary-actions.ts';
+import { primaryActions, readerOf } from './primary-actions.ts';
 import {
   absolutePaths,
   artifactsOf,
@@ -85,16 +84,27 @@ export interface ToolsOptions {
   readonly threads?: () => ThreadEnv;
 }
 
+const NO_SERVERS: OfferedTools = {
+  tools: [],
+  lazy: new Set(),
+  warnings: [],
+  servers: new Map(),
+};
+
 /** The tools of threads: built-in ones, item tools of the spaces, and the primary actions. */
 export class ToolCatalog implements ToolSource {
   readonly #workspace: Workspace;
   readonly #options: ToolsOptions;
-  readonly #mcp: PlacedServers;
+  readonly #parts: ThreadParts;
+  readonly #servers: ToolServers | undefined;
+  readonly #skillSource: SkillSource | undefined;
 
-  constructor(workspace: Workspace, options: ToolsOptions) {
+  constructor(workspace: Workspace, parts: ThreadParts, options: ToolsOptions) {
     this.#workspace = workspace;
     this.#options = options;
-    this.#mcp = new PlacedServers(workspace);
+    this.#parts = parts;
+    this.#servers = parts.servers?.(workspace);
+    this.#skillSource = parts.skills?.(workspace, options);
   }
 
   async granted(
@@ -103,7 +113,7 @@ export class ToolCatalog implements ToolSource {
   ): Promise<ToolGrants> {
     const fixed = this.#fixedTools(undefined).filter(({ id }) => isOffered(id, capabilities));
     const { items, warnings, broken } = await this.#grantedItems(capabilities, fixed);
-    const remote = await this.#grantedRemote(capabilities, mayConnect);
+    const remote = (await this.#servers?.granted(capabilities, mayConnect)) ?? NO_SERVERS;
     const skills = await this.#skills(capabilities);
     const skillTools = this.#openSkills(skills, { planned: () => [], unlocked: new Set() }).tools;
     const { kept: candidates, warnings: collisions } = withoutCollisions([
@@ -133,7 +143,7 @@ export class ToolCatalog implements ToolSource {
     ]);
     const lost = lostServers(capabilities, remote, {
       mayConnect,
-      ignored: (server) => ignoredServer(this.#workspace, server),
+      ignored: (server) => this.#servers?.ignored(server),
     });
     const upFront = new Set(preloaded.map(({ id }) => id));
     const taint = taintNote(
@@ -179,7 +189,7 @@ export class ToolCatalog implements ToolSource {
       ...(traits.needsTools ? {} : { memory: new FileMemory(behavior) }),
       builtin: builtinSettings(behavior, plan.settings, traits),
     };
-    const servers = this.#mcp.at(plan.work_path);
+    const servers = this.#servers?.at(plan.work_path);
     const unlocked = new Set<string>();
     const granted = plan.tools.some(({ id }) => id === SKILLS_USE_ID)
       ? await this.#skills(capabilities)
@@ -205,32 +215,29 @@ export class ToolCatalog implements ToolSource {
         ...fixed,
         ...(await Promise.all(items.map(async ({ id }) => await this.#itemTool(id, scope)))),
       ],
-      remote: (tool) => withoutSecrets(servers.planned(tool), this.#secrets(scope)),
+      remote: (tool) => {
+        if (servers === undefined) throw featureMissing('mcp');
+        return withoutSecrets(servers.planned(tool), this.#secrets(scope));
+      },
       loadTool: async (id) => await this.#findItemTool(id, scope),
     });
-    const remote = openRemote({
-      workspace: this.#workspace,
-      servers,
-      offered,
-      plan,
-      traits,
-      config,
-      record,
-    });
+    const remote = servers?.attach({ offered, plan, traits, config, record });
     return {
       set: offered.set,
       definitions: () => offered.definitions(),
       catalog: () =>
-        [skillCatalog(granted.skills), offered.catalog()]
-          .filter((part) => part !== '')
-          .join('\n\n'),
+        [granted.catalog, offered.catalog()].filter((part) => part !== '').join('\n\n'),
       tool: async (id) => offered.tool(id) ?? (await this.#itemTool(id, scope)),
       validate: validateInput,
       checkReturn: (input) => checkOutputs(result, input),
       forgetReads: () => scope.memory?.clear(),
-      restore: skills.restore,
+      restore: (messages) => {
+        skills.restore(messages);
+        offered.restore(messages);
+      },
       withdrawn: () => offered.withdrawnNames(),
       gates: [({ tool }) => skills.refusal(tool.id), ({ tool }) => offered.refusal(tool.id)],
+      close: async () => undefined,
       ...remote,
     };
   }
@@ -246,7 +253,8 @@ export class ToolCatalog implements ToolSource {
     scope: ToolScope,
   ): Promise<{ readonly tool: Tool; readonly builtin: boolean }> {
     if (serverOfTool(id) !== undefined) {
-      const tool = withoutSecrets(await this.#mcp.project.find(id), this.#secrets(scope));
+      if (this.#servers === undefined) throw featureMissing('mcp');
+      const tool = withoutSecrets(await this.#servers.find(id), this.#secrets(scope));
       return { tool, builtin: false };
     }
     const alias = this.#workspace.spaces.find('tool', id) ? undefined : aliasOf('tool', id);
@@ -279,7 +287,7 @@ export class ToolCatalog implements ToolSource {
         ...scope?.builtin,
       }),
       createAskTool(),
-      createSearchTool(actions.searchKnowledge),
+      ...(this.#parts.tools?.(this.#workspace, readerOf(this.#workspace, scope)) ?? []),
       createOrchestratorTool(() => this.#orchestrator(scope)),
       createSendMessageTool(async (call, context) => await this.#sender(scope)(call, context)),
       ...(this.#options.own ?? []),
@@ -335,7 +343,7 @@ export class ToolCatalog implements ToolSource {
   }
 
   async #skills(capabilities: readonly string[]): Promise<GrantedSkills> {
-    return await grantedSkills(this.#workspace, capabilities, this.#options.allowUnsigned);
+    return (await this.#skillSource?.granted(capabilities)) ?? NO_SKILLS;
   }
 
   #openSkills(
@@ -348,21 +356,9 @@ export class ToolCatalog implements ToolSource {
     const scripts = { env: this.#workspace.options.env, sandbox: scope?.sandbox };
     const project = realpathSync(this.#workspace.options.projectPath);
     const denies = (real: string): boolean => scope?.denies(real, project) === true;
-    const opened = skillSession(granted, { ...session, scripts, denies });
+    const opened = granted.open({ ...session, scripts, denies });
     const secrets = this.#secrets(scope);
     return { ...opened, tools: opened.tools.map((tool) => withoutSecrets(tool, secrets)) };
-  }
-
-  /** Tools of the MCP servers that a capability reaches; the others are not even started. */
-  async #grantedRemote(
-    capabilities: readonly string[],
-    mayConnect: boolean,
-  ): Promise<OfferedTools> {
-    const isReached = (server: string): boolean => reachesServer(capabilities, server);
-    const offered = mayConnect
-      ? await this.#mcp.project.offered(isReached)
-      : await this.#mcp.project.unresolved(isReached);
-    return { ...offered, tools: offered.tools.filter(({ id }) => coversTool(capabilities, id)) };
   }
 
   async #findItemTool(id: string, scope: ToolScope): Promise<Tool | undefined> {

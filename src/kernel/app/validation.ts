@@ -1,5 +1,3 @@
-import { parseServers } from '../../features/mcp/config.ts';
-import { fileHashes } from '../../features/mcp/configured.ts';
 import { formatLocation, messageOf, RyeError, type SourceLocation } from '../core/errors.ts';
 import { isItemType, itemIdProblem } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
@@ -22,6 +20,7 @@ import { compileSchema } from '../tools/schema.ts';
 import { faultError, readPolicyLayer } from '../trust/policy.ts';
 import type { Verdict } from '../trust/signature.ts';
 import type { Problem } from './api/items.ts';
+import type { Feature } from './feature.ts';
 import { shippedKinds } from './models.ts';
 import { assertSettings } from './settings.ts';
 import { isForeignSkill } from './skill-spaces.ts';
@@ -29,7 +28,11 @@ import { isForeignSkill } from './skill-spaces.ts';
 const PROVIDERS = 'agent/providers/';
 
 /** Throws the mistakes of a configuration file with its own reader, as a run would find them. */
-async function checkOwnReader(file: FoundFile, spaces: Spaces): Promise<void> {
+async function checkOwnReader(
+  file: FoundFile,
+  spaces: Spaces,
+  features: readonly Feature[],
+): Promise<void> {
   const { id, path } = file;
   if (id === 'trust') {
     const { value } = await readOverShipped(file, spaces);
@@ -40,20 +43,9 @@ async function checkOwnReader(file: FoundFile, spaces: Spaces): Promise<void> {
   } else if (id === 'agent/approvals') {
     const { value } = await readConfigFile(file);
     parseApprovalPolicy(value, file.space, { path });
-  } else if (id === 'schedules') {
-    const { readSchedules } = await import('../schedules/schedule.ts');
-    readSchedules((await readConfigFile(file)).value, path);
-  } else if (id === 'mcp') {
-    const { value } = await readOverShipped(file, spaces);
-    const { servers, disclosure } = value;
-    const read = parseServers({ servers, disclosure, origin: path, env: ANY_VARIABLE });
-    const [first] = [...read.problems, ...fileHashes(value).problems];
-    if (first) throw first;
   } else if (id.startsWith(PROVIDERS)) await checkProvider(file, spaces);
+  for (const { files = {} } of features) await files[id]?.(file, spaces);
 }
-
-/** Has every variable: those that are set are a matter of the machine, not of the file. */
-const ANY_VARIABLE = new Proxy<Record<string, string>>({}, { get: () => 'value' });
 
 async function checkProvider(file: FoundFile, spaces: Spaces): Promise<void> {
   const own = file.id.slice(PROVIDERS.length);
@@ -93,12 +85,13 @@ function isOtherKind(kind: unknown): boolean {
 export async function problemsOf(
   file: FoundFile,
   spaces: Spaces,
+  features: readonly Feature[],
   use: 'validate' | 'sign' = 'validate',
 ): Promise<readonly Problem[]> {
   const { type, id, path, text } = file;
   const conflict = conflictLine(text);
   if (conflict !== undefined) return [conflictProblem(path, conflict)];
-  if (!isItemType(type)) return await configProblems(file, spaces);
+  if (!isItemType(type)) return await configProblems(file, spaces, features);
   const found = await validateItem({ type, id, path, text });
   // a skill for another program need not meet rules that only rye has
   const isLenient =
@@ -112,7 +105,7 @@ export async function problemsOf(
     column: location.column ?? null,
     ...(hint === undefined ? {} : { hint }),
   }));
-  if (type === 'rule') problems.push(...(await ruleProblems(file)));
+  for (const { problems: look } of features) problems.push(...((await look?.[type]?.(file)) ?? []));
   const isSound = problems.every(({ severity }) => severity !== 'error');
   return type === 'directive' && isSound
     ? [...problems, ...(await directiveProblems(file, spaces))]
@@ -134,30 +127,6 @@ function conflictProblem(path: string, line: number): Problem {
 
 function isLoadable({ text, path }: FoundFile): boolean {
   return loadSkill(text, path).skill !== undefined;
-}
-
-/** Conditions that no engine can run: warnings, or errors if none of the rule's is left. */
-async function ruleProblems({ text, id, space, path }: FoundFile): Promise<readonly Problem[]> {
-  const { parsedRule } = await import('../../features/rules/thread-rules.ts');
-  const { checkRule } = await import('../../features/rules/stream/rules.ts');
-  try {
-    const { rule } = parsedRule(text, { id, space, path });
-    if (rule.conditions.length === 0) return [];
-    const { problems } = checkRule(rule, compileGlob);
-    const bad = problems.filter((problem) => problem.startsWith('condition '));
-    const severity = bad.length === rule.conditions.length ? 'error' : 'warning';
-    return bad.map((message) => ({
-      severity,
-      code: 'rule_malformed',
-      message,
-      path,
-      line: null,
-      column: null,
-      hint: 'Correct the regular expression. RE2 and, beyond it, JavaScript expressions with the flag u are possible.',
-    }));
-  } catch {
-    return []; // its form is reported already
-  }
 }
 
 async function directiveProblems(
@@ -221,7 +190,11 @@ async function schemaProblem(name: string, schema: JsonObject): Promise<string |
 }
 
 /** Returns the problems of a configuration file: its form, unknown settings, and what they may not be. */
-async function configProblems(file: FoundFile, spaces: Spaces): Promise<readonly Problem[]> {
+async function configProblems(
+  file: FoundFile,
+  spaces: Spaces,
+  features: readonly Feature[],
+): Promise<readonly Problem[]> {
   const { id, path, space } = file;
   const problems: Problem[] = [];
   const collect = async (check: () => unknown): Promise<void> => {
@@ -237,7 +210,7 @@ async function configProblems(file: FoundFile, spaces: Spaces): Promise<readonly
     for (const { path: setting, origin, hint } of await unknownIn(file, spaces))
       problems.push(unknownProblem({ setting, origin, hint, path }));
     await collect(() => assertSettings(id, config, space === 'user' ? 'user' : 'project'));
-    await collect(async () => await checkOwnReader(file, spaces));
+    await collect(async () => await checkOwnReader(file, spaces, features));
   });
   return problems;
 }

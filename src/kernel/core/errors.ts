@@ -50,6 +50,7 @@ const EXIT_BY_CODE = {
   internal: EXIT.failed,
   // the request or an item cannot be used as written
   usage: EXIT.usage,
+  feature_missing: EXIT.usage,
   invalid_input: EXIT.usage,
   invalid_item_id: EXIT.usage,
   invalid_thread_id: EXIT.usage,

@@ -102,10 +102,3 @@ export interface SearchAnswer {
 
 export const SNIPPET_OPEN = '\u{E000}';
 export const SNIPPET_CLOSE = '\u{E001}';
-
-export interface KnowledgeQuery {
-  readonly query: string;
-  readonly limit: number;
-  /** True to search the exports of earlier threads too. */
-  readonly includeThreads: boolean;
-}

@@ -1,4 +1,3 @@
-import type { InjectionHistory, RuleSession } from '../../features/rules/stream/session.ts';
 import type { Risk } from '../core/capability.ts';
 import type { Clock } from '../core/clock.ts';
 import type { RyeError } from '../core/errors.ts';
@@ -19,7 +18,8 @@ import type {
 import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import type { Integrity, ThreadRecord, ThreadResult } from '../core/thread.ts';
 import type { HandlerLists } from '../hooks/handlers.ts';
-import type { PolicyGate, ReturnCheck, Validation } from '../loop/ports.ts';
+import type { SessionTree } from '../log/tree.ts';
+import type { LoopPorts, PolicyGate, ReturnCheck, Validation } from '../loop/ports.ts';
 import type { ProviderFacts } from '../policy/provider-hint.ts';
 import type { ModelProvider, ProviderTraits, ToolList } from '../providers/provider.ts';
 import type { Owner, Store, StoredHead } from '../storage/store.ts';
@@ -48,9 +48,16 @@ export interface LoadedItem {
 
 /** The rules of the three spaces: what applies to a thread, and how it is watched. */
 export interface RuleSource {
-  plan(directive: string): Promise<RulePlan>;
-  /** Compiles the rules of a plan for one run; `history` is what a resumed thread was told. */
-  watch(plan: ThreadPlan, history: InjectionHistory | undefined): RuleSession | undefined;
+  /** Returns the rules of a new thread; undefined if there are none to watch, and nothing that could watch them. */
+  plan(directive: string): Promise<RulePlan | undefined>;
+  /** Compiles the rules of a plan for one run, which remembers what the path that it continues was told. */
+  watch(plan: ThreadPlan, path: ContinuedPath): LoopPorts['watchStream'];
+}
+
+/** The path of a session tree that a run continues; a new thread has none. */
+export interface ContinuedPath {
+  readonly tree?: SessionTree;
+  readonly leafId: string | null;
 }
 
 export interface RulePlan {

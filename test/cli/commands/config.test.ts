@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { main } from '../../../src/faces/cli/main.ts';
-import { openRye } from '../../../src/kernel/app/open-rye.ts';
 import { readConfigText } from '../../../src/kernel/items/config-yaml.ts';
+import { openRye } from '../../../src/open-rye.ts';
 import { type Lab, openLab } from '../../attacks/lab.ts';
 import { createFakeIo } from '../../helpers/fake-io.ts';
 

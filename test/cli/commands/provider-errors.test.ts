@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { main } from '../../../src/faces/cli/main.ts';
-import { openRye } from '../../../src/kernel/app/open-rye.ts';
+import { openRye } from '../../../src/open-rye.ts';
 import { type Lab, openLab } from '../../attacks/lab.ts';
 import { createFakeIo, type FakeIoOptions } from '../../helpers/fake-io.ts';
 import { reply, type WireTurn } from '../../helpers/wire-server.ts';

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { main } from '../../../src/faces/cli/main.ts';
-import { openRye } from '../../../src/kernel/app/open-rye.ts';
+import { openRye } from '../../../src/open-rye.ts';
 import { directive, type Lab, openLab } from '../../attacks/lab.ts';
 import { createFakeIo, type FakeIoOptions } from '../../helpers/fake-io.ts';
 import { reply, type WireBody } from '../../helpers/wire-server.ts';

@@ -2,7 +2,7 @@ import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { main } from '../../../src/faces/cli/main.ts';
-import { openRye } from '../../../src/kernel/app/open-rye.ts';
+import { openRye } from '../../../src/open-rye.ts';
 import { directive, type Lab, openLab } from '../../attacks/lab.ts';
 import { createFakeIo } from '../../helpers/fake-io.ts';
 import { calls, reply, toolUse } from '../../helpers/wire-server.ts';

@@ -16,6 +16,7 @@ const hit: SearchHit = {
   verified: true,
   time: '2026-01-01T00:00:00.000Z',
 };
+const reader = { capabilities: ['rye.*'], denies: () => false };
 const whole = { complete: true, notices: [] };
 
 describe('rye/search', () => {
@@ -25,9 +26,11 @@ describe('rye/search', () => {
     const tool = createSearchTool((query) => {
       asked.push(query);
       return Promise.resolve({ results: [hit], total: 7, ...whole });
-    });
+    }, reader);
     const result = shown(await tool.execute({ query: 'two', limit: 1 }, project.context()));
-    expect(asked).toEqual([{ query: 'two', limit: 1, includeThreads: false }]);
+    expect(asked).toEqual([
+      { ...reader, type: 'knowledge', query: 'two', limit: 1, withoutThreads: true },
+    ]);
     expect(result.text).toBe(
       'a/b: Title\n  one **two** three\n(1 of 7 results shown; raise limit)',
     );
@@ -41,8 +44,9 @@ describe('rye/search', () => {
     await using project = await Project.create();
     const results = [{ ...hit, signature: 'modified', verified: false }];
     const notices = ['stopped after 2 s: more may match'];
-    const tool = createSearchTool(() =>
-      Promise.resolve({ results, total: 1, complete: false, notices }),
+    const tool = createSearchTool(
+      () => Promise.resolve({ results, total: 1, complete: false, notices }),
+      reader,
     );
     const result = shown(await tool.execute({ query: 'two' }, project.context()));
     expect(result.text).toBe(
@@ -53,9 +57,15 @@ describe('rye/search', () => {
 
   it('reports an empty result, and explains a malformed query', async () => {
     await using project = await Project.create();
-    const empty = createSearchTool(() => Promise.resolve({ results: [], total: 0, ...whole }));
+    const empty = createSearchTool(
+      () => Promise.resolve({ results: [], total: 0, ...whole }),
+      reader,
+    );
     expect(shown(await empty.execute({ query: 'x' }, project.context())).text).toBe('No results.');
-    const bad = createSearchTool(() => Promise.reject(new RyeError('query_malformed', 'column 3')));
+    const bad = createSearchTool(
+      () => Promise.reject(new RyeError('query_malformed', 'column 3')),
+      reader,
+    );
     expect(shown(await bad.execute({ query: '"x' }, project.context())).data).toEqual({
       code: 'query_malformed',
     });

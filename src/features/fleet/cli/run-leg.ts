@@ -37,6 +37,7 @@ const runLeg = defineCommand({
         env: io.env,
         userSpacePath: workerFolders(call)[1],
         configOverrides: global.config,
+        features: io.features,
         onNotice: (notice) => io.stderr.write(shown`${oneLine(notice)}\n`),
         signal: new AbortController().signal,
       });

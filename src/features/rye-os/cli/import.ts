@@ -29,7 +29,7 @@ const ryeOs = defineCommand({
       });
     }
     const { examineRyeOs } = await import('../review.ts');
-    const examined = await examineRyeOs(dir, io.env);
+    const examined = await examineRyeOs(dir, io);
     const { review } = examined;
     const patchFile = options.patch === undefined ? undefined : resolve(io.cwd, options.patch);
     if (patchFile !== undefined) await writePatch(patchFile, review.patch);

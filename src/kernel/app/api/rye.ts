@@ -9,6 +9,7 @@ import type { ProviderKinds } from '../../providers/provider.ts';
 import type { CloseOptions, Store } from '../../storage/store.ts';
 import type { Preset } from '../presets.ts';
 import type { RunHandle, RunOutcome, RunRequest } from '../run-types.ts';
+import type { NamedFeature } from '../store-part.ts';
 import type { ApprovalsService } from './approvals.ts';
 import type {
   DefinedDirective,
@@ -232,6 +233,8 @@ export interface OpenRyeOptions {
    * signed until `threads.sign`. Refused if there is a signing key. Background threads are refused.
    */
   readonly unsignedRecords?: boolean;
+  /** Features beside the kernel. Default of the package's `openRye`: all that rye ships. */
+  readonly features?: readonly NamedFeature[];
   /** Arguments for Node that run the command line, for background threads. Default: bin/rye.js. */
   readonly program?: readonly string[];
 }

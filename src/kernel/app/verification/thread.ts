@@ -376,7 +376,7 @@ export async function acceptHead(
   if (document.transcript && !isExported) {
     const { exportThread } = await import('../../threads/run/export-thread.ts');
     const { threadPorts } = await import('../thread-env.ts');
-    const env = threadPorts(workspace, { allowUnsigned: false });
+    const env = await threadPorts(workspace, { allowUnsigned: false });
     await exportThread(env, await files.readPlan(document), document);
   }
   const exported = readIfThere(path);

@@ -282,9 +282,11 @@ export async function planRules(
     readonly capabilities: readonly string[];
   },
 ): Promise<RulesOfPlan> {
-  if (env.models.traits(facts.model).replayable)
-    return { rules: undefined, blocks: [], warnings: [] };
-  const { rules, warnings } = await env.rules.plan(facts.directive);
+  const planned = env.models.traits(facts.model).replayable
+    ? undefined
+    : await env.rules.plan(facts.directive);
+  if (planned === undefined) return { rules: undefined, blocks: [], warnings: [] };
+  const { rules, warnings } = planned;
   const always = rules.always.map(
     ({ name, path, body }): ContextBlock => ({
       position: 'system',

@@ -1,5 +1,3 @@
-import { AnswerWatch } from '../../../features/rules/stream/answer-watch.ts';
-import { restoreHistory } from '../../../features/rules/stream/session.ts';
 import type { EventDraft } from '../../core/events.ts';
 import { type Message, userText } from '../../core/message.ts';
 import type { ContextBlock, ThreadPlan } from '../../core/plan.ts';
@@ -9,7 +7,7 @@ import { buildTree, type SessionTree } from '../../log/tree.ts';
 import type { LoopPorts, PendingCalls } from '../../loop/ports.ts';
 import type { ToolDefinition } from '../../providers/provider.ts';
 import type { LogHold, LogWriter } from '../../storage/store.ts';
-import type { OpenTools, Sources, Stored } from '../ports.ts';
+import type { ContinuedPath, OpenTools, Sources, Stored } from '../ports.ts';
 import { readSigned } from '../verified-log.ts';
 import type { ApprovalHistory } from './approval-history.ts';
 import { firedDraft, type HookRunner } from './hook-runner.ts';
@@ -128,14 +126,9 @@ export function messagesOf(drafts: readonly EventDraft[]): readonly Message[] {
   });
 }
 
-interface WatchedPath {
-  readonly tree?: SessionTree;
-  readonly leafId: string | null;
-}
+const NO_PATH: ContinuedPath = { leafId: null };
 
-const NO_PATH: WatchedPath = { leafId: null };
-
-function headOf(tree: SessionTree): WatchedPath {
+function headOf(tree: SessionTree): ContinuedPath {
   return { tree, leafId: tree.leafId };
 }
 
@@ -146,12 +139,12 @@ function headOf(tree: SessionTree): WatchedPath {
 export async function watchRules(
   env: Stored & Pick<Sources, 'rules'>,
   { threadId, plan }: StartedThread,
-  path: boolean | WatchedPath,
+  path: boolean | ContinuedPath,
 ): Promise<Pick<LoopPorts, 'watchStream'>> {
   if (!plan.rules || plan.rules.stream.length === 0) return {};
-  const { tree, leafId } =
-    path === true ? headOf(buildTree(await readSigned(env, threadId))) : path || NO_PATH;
-  const history = tree && restoreHistory(tree, leafId);
-  const session = env.rules.watch(plan, history);
-  return session ? { watchStream: (turn, record) => new AnswerWatch(session, turn, record) } : {};
+  const watchStream = env.rules.watch(
+    plan,
+    path === true ? headOf(buildTree(await readSigned(env, threadId))) : path || NO_PATH,
+  );
+  return watchStream ? { watchStream } : {};
 }

@@ -1,0 +1,5 @@
+import type { Feature } from '../faces/cli/feature.ts';
+import * as all from './all.ts';
+
+/** The features that this package ships. */
+export const FEATURES: readonly Feature[] = Object.values(all);
