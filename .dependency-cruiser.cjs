@@ -9,6 +9,7 @@ const KERNEL = {
   trust: ['core', 'disk'],
   log: ['core'],
   items: ['core', 'disk', 'trust'],
+  schedules: ['core'],
   hooks: ['core', 'policy'],
   providers: ['core', 'policy', 'startup'],
   tools: ['core', 'disk', 'items', 'startup'],
@@ -42,6 +43,7 @@ const KERNEL = {
     'loop',
     'threads',
     'export',
+    'schedules',
     'startup',
   ],
 };
@@ -71,7 +73,7 @@ const TESTED = [
   'storage/fleet-queue.ts',
 ];
 // Folders with no I/O at all, and the only builtins they may use.
-const PURE = ['core', 'policy', 'log', 'hooks', 'loop', 'export'];
+const PURE = ['core', 'policy', 'log', 'hooks', 'loop', 'export', 'schedules'];
 // Third-party packages with one home each, so that replacing one touches one folder.
 const VENDORS = {
   '@anthropic-ai/sandbox-runtime': ['kernel/tools'],
@@ -85,7 +87,7 @@ const VENDORS = {
   '@mariozechner/pi-tui': ['faces/ui/browser'],
   'get-east-asian-width': ['faces/ui'],
   zod: ['kernel/schemas'],
-  croner: ['features/schedules'],
+  croner: ['kernel/schedules'],
   diff: ['kernel/core'],
   vitest: [],
 };
@@ -112,14 +114,29 @@ module.exports = {
     {
       name: 'features-know-the-kernel',
       severity: 'error',
-      from: { path: '^src/features/([^/]+)/' },
+      from: { path: '^src/features/([^/]+)/', pathNot: '^src/features/[^/]+/(?:index\\.ts$|cli/)' },
       to: { path: '^src/', pathNot: ['^src/kernel/', '^src/features/$1/'] },
+    },
+    {
+      name: 'features-bring-commands',
+      severity: 'error',
+      from: { path: '^src/features/([^/]+)/(?:index\\.ts$|cli/)' },
+      to: { path: '^src/', pathNot: ['^src/kernel/', '^src/faces/', '^src/features/$1/'] },
+    },
+    {
+      name: 'one-list-of-features',
+      severity: 'error',
+      from: { path: '^src/', pathNot: '^src/features/([^/]+/|all\\.ts$)' },
+      to: { path: '^src/features/[^/]+/' },
     },
     {
       name: 'faces-know-the-kernel',
       severity: 'error',
       from: { path: '^src/faces/' },
-      to: { path: '^src/', pathNot: ['^src/kernel/(?:app|core|disk)/', '^src/faces/'] },
+      to: {
+        path: '^src/',
+        pathNot: ['^src/kernel/(?:app|core|disk)/', '^src/faces/', '^src/features/shipped\\.ts$'],
+      },
     },
     {
       name: 'schemas-are-types-and-data',
@@ -135,6 +152,7 @@ module.exports = {
       from: {
         path: '^src/[^/]+/',
         pathNot: [
+          '^src/features/(?:all|shipped)\\.ts$',
           '^src/faces/(?:cli|ui)/',
           ...Object.keys(KERNEL).map((f) => `^src/kernel/${f}/`),
           ...FEATURES.map((f) => `^src/features/${f}/`),

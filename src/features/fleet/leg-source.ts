@@ -20,6 +20,7 @@ export async function openSource(
   protocols: readonly string[],
 ): Promise<void> {
   const { commit, kind } = source;
+  const { projectPath: folder, env } = workspace.options;
   assertCommitId(commit);
   assertPrefix(source.prefix);
   const wanted = { folder, commit, env };

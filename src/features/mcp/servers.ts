@@ -1,4 +1,4 @@
-import type { OfferedTools } from '../../kernel/app/feature.ts';
+import type { OfferedTools } from '../../kernel/app/granted-tools.ts';
 import { messageOf, RyeError, toRyeError } from '../../kernel/core/errors.ts';
 import type { McpServerStart } from '../../kernel/core/events.ts';
 import { serverOfTool } from '../../kernel/core/ids.ts';

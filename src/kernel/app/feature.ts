@@ -19,6 +19,7 @@ import type { ApprovalAttendant } from './api/approvals.ts';
 import type { Problem } from './api/items.ts';
 import type { DoctorLine, Rye } from './api/rye.ts';
 import type { ImportedSession, ImportOptions } from './api/trees.ts';
+import { type OfferedTools } from './granted-tools.ts';
 import type { SearchRequest } from './search-request.ts';
 import type { SessionTools } from './session-tools.ts';
 import type { NamedFeature } from './store-part.ts';
@@ -121,16 +122,6 @@ export interface ServerSession {
   readonly traits: ProviderTraits;
   readonly config: Pick<ThreadConfig, 'risks' | 'toolPreloadTokens'>;
   readonly record: ((drafts: readonly EventDraft[]) => void) | undefined;
-}
-
-export interface OfferedTools {
-  readonly tools: readonly Tool[];
-  /** Ids of tools of servers whose disclosure is `lazy`. */
-  readonly lazy: ReadonlySet<string>;
-  /** One sentence for each skipped server. */
-  readonly warnings: readonly string[];
-  /** The configured servers that are reached, each with the error of its start if it failed. */
-  readonly servers: ReadonlyMap<string, RyeError | undefined>;
 }
 
 export interface SkillSource {

@@ -9,7 +9,6 @@ import { type DisclosureCandidate, MAX_EAGER_TOKENS } from '../tools/disclosure.
 import { GUARDED_KINDS, type GuardedKind } from '../tools/guarded-paths.ts';
 import { PRIMARY_IDS } from '../tools/primary/actions.ts';
 import type { Tool } from '../tools/tool.ts';
-import type { OfferedTools } from './feature.ts';
 
 /** A primary action by itself is harmless: each call is judged by the item that it is about. */
 export function factsOf(
@@ -211,4 +210,14 @@ export function overriddenFiles(
 /** Words a grant that is of no use, with the hint of its error. */
 export function idleWarning({ error: { message, hint } }: UnavailableGrant): string {
   return hint === undefined ? message : `${message}. ${hint}`;
+}
+
+export interface OfferedTools {
+  readonly tools: readonly Tool[];
+  /** Ids of tools of servers whose disclosure is `lazy`. */
+  readonly lazy: ReadonlySet<string>;
+  /** One sentence for each skipped server. */
+  readonly warnings: readonly string[];
+  /** The configured servers that are reached, each with the error of its start if it failed. */
+  readonly servers: ReadonlyMap<string, RyeError | undefined>;
 }
