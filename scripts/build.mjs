@@ -116,12 +116,12 @@ function copyTypesOfZod(outdir) {
       filter: (source) => path.extname(source) === '' || source.endsWith('.d.ts'),
     });
   }
-  const schemas = path.join(outdir, 'src', 'schemas');
+  const schemas = path.join(outdir, 'src', 'kernel', 'schemas');
   for (const name of readdirSync(schemas)) {
     const file = path.join(schemas, name);
     const text = readFileSync(file, 'utf8').replace(
       " from 'zod';",
-      " from '../../vendor/zod/index.js';",
+      " from '../../../vendor/zod/index.js';",
     );
     writeFileSync(file, text);
   }

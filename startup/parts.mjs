@@ -6,7 +6,7 @@ const ENTRY = 'src/faces/cli/main.ts';
 /** Starts and runs background threads, which the warm-up does not: they are started in great numbers. */
 const BACKGROUND = ['src/kernel/app/children.ts', 'src/kernel/app/thread-process.ts'];
 /** Each file has its own copy. */
-const INJECTED = /^src\/startup\/plain-performance\.ts$/;
+const INJECTED = /^src\/kernel\/startup\/plain-performance\.ts$/;
 const PACKAGE = /^node_modules\//;
 /** Plugins of the build write these modules. Each file has its own copy, which holds no state. */
 const WRITTEN = /^[a-z-]+:/;

@@ -1,7 +1,10 @@
 import { z } from 'zod';
-import type { PiProblem } from '../../src/kernel/app/api/trees.ts';
-import type { ReplayDifference } from '../../src/kernel/app/api/trees.ts';
-import type { FileUndo, UndoneFile } from '../../src/kernel/app/api/trees.ts';
+import type {
+  FileUndo,
+  PiProblem,
+  ReplayDifference,
+  UndoneFile,
+} from '../../src/kernel/app/api/trees.ts';
 import type { LogProblem } from '../../src/kernel/log/codec.ts';
 import {
   anyObject,

@@ -33,25 +33,25 @@ it('counts the lines that are neither blank nor a comment', () => {
 });
 
 it('counts a folder inside of a room once, and imports that cross its border', () => {
-  const rows = { 'src/kernel/app': ROW, 'src/features/fleet': ROW };
+  const rows = { 'src/app': ROW, 'src/app/fleet': ROW };
   const files = {
-    'src/kernel/app/a.ts': "import { b } from './fleet/b.js';\nimport { c } from './c.js';\n",
-    'src/kernel/app/c.ts': "export * from '../core/d.js';\n",
-    'src/features/fleet/b.ts': "const c = await import('../c.js');\nexport const b = c;\n",
-    'src/kernel/app/notes.md': 'no code\n',
+    'src/app/a.ts': "import { b } from './fleet/b.js';\nimport { c } from './c.js';\n",
+    'src/app/c.ts': "export * from '../core/d.js';\n",
+    'src/app/fleet/b.ts': "const c = await import('../c.js');\nexport const b = c;\n",
+    'src/app/notes.md': 'no code\n',
   };
   expect(measured(files, rows)).toEqual({
-    'src/kernel/app': { lines: 3, files: 2, imports: 2 },
-    'src/features/fleet': { lines: 2, files: 1, imports: 1 },
+    'src/app': { lines: 3, files: 2, imports: 2 },
+    'src/app/fleet': { lines: 2, files: 1, imports: 1 },
   });
 });
 
 it('fails above a row, without one, and where tests outgrow the sources', () => {
-  const budget = { test_lines_per_line: 0.5, folders: { 'src/kernel/app': ROW, 'src/gone': ROW } };
-  const figures = { 'src/kernel/app': { ...ROW, lines: 4 }, 'src/new': { ...ROW, lines: 6 } };
+  const budget = { test_lines_per_line: 0.5, folders: { 'src/app': ROW, 'src/gone': ROW } };
+  const figures = { 'src/app': { ...ROW, lines: 4 }, 'src/new': { ...ROW, lines: 6 } };
   const { over } = compare(budget, figures, 6) as { over: readonly string[] };
   expect(over.join('\n')).toMatchInlineSnapshot(`
-    "src/kernel/app: 4 lines, 3 allowed
+    "src/app: 4 lines, 3 allowed
     src/gone has a row and no files: remove the row
     src/new has no row: {"lines":6,"files":2,"imports":1}
     test: 6 lines, 5 allowed for those of src and testing"
@@ -59,9 +59,9 @@ it('fails above a row, without one, and where tests outgrow the sources', () => 
 });
 
 it('asks to lower a row that reality is below of', () => {
-  const budget = { test_lines_per_line: 1, folders: { 'src/kernel/app': ROW } };
-  expect(compare(budget, { 'src/kernel/app': { ...ROW, files: 1 } }, 0)).toEqual({
+  const budget = { test_lines_per_line: 1, folders: { 'src/app': ROW } };
+  expect(compare(budget, { 'src/app': { ...ROW, files: 1 } }, 0)).toEqual({
     over: [],
-    lower: ['src/kernel/app: files 1'],
+    lower: ['src/app: files 1'],
   });
 });

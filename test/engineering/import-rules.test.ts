@@ -20,17 +20,19 @@ const { forbidden } = createRequire(import.meta.url)('../../.dependency-cruiser.
 const files = readdirSync('src', { recursive: true, encoding: 'utf8' }).map((file) =>
   path.join('src', file),
 );
-const rooms = readdirSync('src', { withFileTypes: true })
-  .filter((entry) => entry.isDirectory())
-  .map(({ name }) => name);
+const foldersIn = (folder: string): readonly string[] =>
+  readdirSync(folder, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map(({ name }) => name);
+const rooms = foldersIn('src/kernel');
 
 /** The path patterns of a rule, one for each folder that an alternation such as `^src/(a|b)/` names. */
 function patternsOf({ from, to }: ImportRule): readonly string[] {
   return [from.path, from.pathNot, to.path, to.pathNot].flat().flatMap((pattern) => {
     if (pattern === undefined || pattern.startsWith('^(node:)?') || pattern.includes('$1'))
       return [];
-    const choice = /^\^src\/\(([\w|-]+)\)/.exec(pattern);
-    return choice ? (choice[1] ?? '').split('|').map((name) => `^src/${name}/`) : [pattern];
+    const choice = /^\^src\/kernel\/\(([\w|-]+)\)/.exec(pattern);
+    return choice ? (choice[1] ?? '').split('|').map((name) => `^src/kernel/${name}/`) : [pattern];
   });
 }
 
@@ -52,14 +54,20 @@ describe('the import rules', () => {
     expect(missing).toEqual([]);
   });
 
-  it('have a row for every folder of src', () => {
-    const named = new Set(forbidden.map(({ name }) => /^layer-(.+)$/.exec(name)?.[1]));
+  it('have a row for every room of the kernel', () => {
+    const named = new Set(forbidden.map(({ name }) => /^kernel-(.+)$/.exec(name)?.[1]));
     expect(rooms.filter((room) => !named.has(room))).toEqual([]);
   });
 
   it.each(rooms)('docs/architecture.md has a row for %s', (room) => {
     expect(readFileSync('docs/architecture.md', 'utf8')).toMatch(
       new RegExp(String.raw`^\| [\d–] \| \`${room}\` \|`, 'm'),
+    );
+  });
+
+  it.each(foldersIn('src/features'))('docs/architecture.md has a row for %s', (feature) => {
+    expect(readFileSync('docs/architecture.md', 'utf8')).toMatch(
+      new RegExp(String.raw`^\| \`${feature}\` \|`, 'm'),
     );
   });
 });

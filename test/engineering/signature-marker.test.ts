@@ -9,7 +9,7 @@ it('spells the signature marker in one source file only', () => {
   const spelling = files.filter((path) =>
     withoutComments(readFileSync(path, 'utf8')).includes('rye:signed'),
   );
-  expect(spelling).toEqual([join('src', 'trust', 'signature-line.ts')]);
+  expect(spelling).toEqual([join('src', 'kernel', 'trust', 'signature-line.ts')]);
 });
 
 function withoutComments(source: string): string {

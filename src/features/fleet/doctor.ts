@@ -1,5 +1,6 @@
 import type { DoctorLine } from '../../kernel/app/api/rye.ts';
 import { configuredUrl } from '../../kernel/app/configured-store.ts';
+import { namesStore } from '../../kernel/app/store-setting.ts';
 import type { Workspace } from '../../kernel/app/workspace.ts';
 import { messageOf, RyeError } from '../../kernel/core/errors.ts';
 import type { FleetThreads } from '../../kernel/storage/fleet-threads.ts';
@@ -26,7 +27,7 @@ const CONNECTIONS_OF_WORKER = 10;
 
 /** Looks at the fleet of a project: its server, workers, queues and keys. Returns nothing for a project without one. */
 export async function examineFleet(workspace: Workspace): Promise<readonly DoctorLine[]> {
-  const url = await configuredUrl(workspace);
+  const url = namesStore(workspace.options) ? await configuredUrl(workspace) : undefined;
   if (url === undefined) return [];
   const lines: DoctorLine[] = [];
   const add = async (check: string, look: () => Finding | Promise<Finding>): Promise<void> => {

@@ -2,7 +2,6 @@ import { commandsOf, withHeading } from '../../faces/cli/command.ts';
 import type { Feature } from '../../faces/cli/feature.ts';
 import type { FleetService } from '../../kernel/app/api/fleet.ts';
 import { lazy } from '../../kernel/app/lazy.ts';
-import { namesStore } from '../../kernel/app/store-setting.ts';
 
 export const fleet: Feature = {
   name: 'fleet',
@@ -13,10 +12,7 @@ export const fleet: Feature = {
       {},
     ),
   }),
-  checks: async (workspace) =>
-    namesStore(workspace.options)
-      ? await (await import('./doctor.ts')).examineFleet(workspace)
-      : [],
+  checks: async (workspace) => await (await import('./doctor.ts')).examineFleet(workspace),
   commands: withHeading(
     'Operate:',
     ...commandsOf(() => import('./cli/fleet.ts'), { fleet: 'Run threads on many machines' }),

@@ -2,7 +2,6 @@ import { commandsOf, withHeading } from '../../faces/cli/command.ts';
 import type { Feature } from '../../faces/cli/feature.ts';
 import type { SchedulesService } from '../../kernel/app/api/schedules.ts';
 import { lazy } from '../../kernel/app/lazy.ts';
-import { readConfigFile } from '../../kernel/items/config-fs.ts';
 
 export const schedules: Feature = {
   name: 'schedules',
@@ -14,7 +13,10 @@ export const schedules: Feature = {
   }),
   files: {
     schedules: async (file) => {
-      const { readSchedules } = await import('../../kernel/schedules/schedule.ts');
+      const [{ readSchedules }, { readConfigFile }] = await Promise.all([
+        import('../../kernel/schedules/schedule.ts'),
+        import('../../kernel/items/config-fs.ts'),
+      ]);
       readSchedules((await readConfigFile(file)).value, file.path);
     },
   },

@@ -17,7 +17,7 @@ export function compileGlob(pattern: string): (path: string) => boolean {
 const compiled = new LruMap<string, (path: string) => boolean>(256);
 
 function compile(pattern: string): (path: string) => boolean {
-  const plain = pattern.startsWith('.//') ? pattern.slice(2) : pattern;
+  const plain = pattern.startsWith('./') ? pattern.slice(2) : pattern;
   const problem = globProblem(plain);
   if (problem !== undefined) {
     throw new RyeError(
