@@ -16,7 +16,7 @@ import type { Workspace } from './workspace.ts';
 const SETTINGS = 'agent/agent';
 
 /** One row for each model of each provider in the order of preference; one of them is chosen for directives that name none. */
-export async function listModels(workspace: Workspace): Promise<readonly JsonObject[]> {
+export async function listModels(workspace: Workspace) {
   const models = modelsOf(workspace);
   const choices = await models.choices();
   const { prices } = await models.prices();

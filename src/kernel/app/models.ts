@@ -336,12 +336,7 @@ function isUnknownModel(error: unknown): error is RyeError {
 }
 
 /** One row for each model of each provider, as `rye models list` shows it. */
-export function modelRows({
-  catalog,
-  usable,
-  missing,
-  defaultProvider,
-}: ModelChoices): readonly JsonObject[] {
+export function modelRows({ catalog, usable, missing, defaultProvider }: ModelChoices) {
   // what can be called now comes first
   const providers = Object.values(catalog).toSorted(
     (left, right) => Number(usable.includes(right.name)) - Number(usable.includes(left.name)),

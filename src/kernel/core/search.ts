@@ -97,6 +97,7 @@ export interface SearchAnswer {
   readonly total: number;
   /** False if a bound on time or bytes cut the search; `notices` then name the bound. */
   readonly complete: boolean;
+  /** Parts that a bound on time or bytes cut. */
   readonly notices: readonly string[];
 }
 

@@ -143,10 +143,7 @@ function isFree({ input, output }: Pricing): boolean {
 }
 
 /** Returns the rows of `rye models prices`; `tableNote` is the origin of the prices that no file states. */
-export function priceRows(
-  catalog: Catalog,
-  { book, files, tableNote, nowMs }: PriceSources,
-): readonly JsonObject[] {
+export function priceRows(catalog: Catalog, { book, files, tableNote, nowMs }: PriceSources) {
   return Object.values(catalog).flatMap((provider) =>
     Object.entries(provider.models).flatMap(([id, { pricing }]) => {
       if (pricing === null) return [];

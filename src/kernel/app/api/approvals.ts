@@ -12,6 +12,7 @@ import type { JsonObject, JsonValue } from '../../core/json.ts';
 export interface ListedApproval {
   readonly id: string;
   readonly thread_id: string;
+  /** The thread at the top of the family. */
   readonly root_thread_id: string;
   readonly kind: ApprovalKind;
   readonly state: ApprovalState;
@@ -22,6 +23,7 @@ export interface ListedApproval {
   readonly rule: string;
   readonly input: JsonObject;
   readonly input_sha256: string;
+  /** The hash that decisions sign. */
   readonly request_sha256: string;
   readonly preview: ApprovalPreview;
   readonly approvers: readonly { readonly name: string; readonly key_id: string }[];
@@ -35,6 +37,7 @@ export interface ListedApproval {
     readonly scope: ApprovalScope;
     readonly comment: string;
     readonly decided_at: string;
+    /** Signed too late: evidence without effect. */
     readonly late: boolean;
   }[];
 }

@@ -293,7 +293,7 @@ export interface ThreadVerification {
 
 /** The result of checking a log before showing it. */
 export interface LogMark {
-  /** Null if it was not checked: there is no log yet, or it is larger than 64 MiB. */
+  /** True if the log is what was signed; null if it was not checked: there is no log yet, or it is larger than 64 MiB. */
   readonly verified: boolean | null;
   /** Byte offset of the first part that no good signature covers. */
   readonly unverified_from?: number;

@@ -205,6 +205,7 @@ export interface PiProblem {
     | 'orphan'
     | 'duplicate'
     | 'not_understood';
+  /** From 1. */
   readonly line: number;
   readonly message: string;
 }
@@ -220,11 +221,13 @@ export interface ImportOptions {
 /** The thread that a session became. */
 export interface ImportedSession {
   readonly thread: ThreadRecord;
+  /** The program whose session it was. */
   readonly format: 'pi';
   /** Version of the format that the file had. */
   readonly version: number;
   readonly session_id: string;
   readonly entries: number;
+  /** Messages on all branches. */
   readonly messages: number;
   /** Damaged or unknown records, by line. */
   readonly problems: readonly PiProblem[];
@@ -311,8 +314,9 @@ export interface ReplayReport {
   readonly runs: readonly number[];
   /** Answers of the model that the recordings have. */
   readonly answers: number;
-  /** Recorded steps, and the number of them that the replay repeated. */
+  /** Recorded steps. */
   readonly steps: number;
+  /** Steps that were the same, from the first on. */
   readonly matched: number;
   readonly difference: ReplayDifference | null;
   /** Tools and directives that hooks would have run; a replay has no effects, so it skips them. */
