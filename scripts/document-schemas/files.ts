@@ -7,14 +7,7 @@ import { policy, riskTable, trust } from '../../src/kernel/schemas/policy.ts';
 import { providerFile } from '../../src/kernel/schemas/provider.ts';
 import { schedules } from '../../src/kernel/schemas/schedules.ts';
 import { settings } from '../../src/kernel/schemas/settings.ts';
-import { approvalDocuments } from './approvals.ts';
-import { fleetDocuments } from './fleet.ts';
-import { itemDocuments } from './items.ts';
-import { runDocuments } from './runs.ts';
-import { scheduleDocuments } from './schedules.ts';
-import { sessionDocuments } from './sessions.ts';
-import { threadDocuments } from './threads.ts';
-import { workspaceDocuments } from './workspace.ts';
+import { describeDocuments, type Schema } from './describe.ts';
 
 type JsonSchema = z.core.JSONSchema.BaseSchema;
 
@@ -54,20 +47,11 @@ const DESCRIBED = [
 
 /** Returns all generated files by path from the root of the repository. */
 export function schemaFiles(): ReadonlyMap<string, string> {
-  const documents = {
-    ...approvalDocuments,
-    ...itemDocuments,
-    ...runDocuments,
-    ...scheduleDocuments,
-    ...sessionDocuments,
-    ...threadDocuments,
-    ...fleetDocuments,
-    ...workspaceDocuments,
-  };
+  const documents = describeDocuments(new URL('documents.ts', import.meta.url));
   return new Map([
-    ...Object.entries(documents).map(([name, schema]): [string, string] => [
+    ...[...documents].map(([name, schema]): [string, string] => [
       `docs/schemas/${name}.json`,
-      textOf(jsonSchema(schema)),
+      textOf(schema),
     ]),
     ...DESCRIBED.map(([name, title, schema]): [string, string] => [
       `docs/schemas/${name}.json`,
@@ -84,7 +68,7 @@ export function schemaFiles(): ReadonlyMap<string, string> {
   ]);
 }
 
-function textOf(schema: JsonSchema): string {
+function textOf(schema: JsonSchema | Schema): string {
   return `${JSON.stringify(schema, null, 2)}\n`;
 }
 

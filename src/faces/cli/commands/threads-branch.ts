@@ -38,7 +38,8 @@ const BRANCH_OPTIONS = {
 
 type BranchRequest = Partial<ValuesOf<typeof BRANCH_OPTIONS>> & { readonly at: string };
 
-interface Branched {
+/** The document of `rye threads branch`. */
+export interface Branched {
   readonly thread_id: string;
   readonly leaf_id: string | null;
   /** The thread that the path was copied from. */

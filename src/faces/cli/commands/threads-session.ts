@@ -102,19 +102,25 @@ async function showEntry(context: Context, idPart: string, entryId: string): Pro
   ]);
 }
 
-function documentOf({ thread_id, title, leaf_id, rows, total, problems, chain }: TreeView): object {
+/** Returns the document of `rye threads entries`; its published schema is made from the inferred type. */
+export function documentOf({ thread_id, title, leaf_id, rows, total, problems, chain }: TreeView) {
   const members = rows.map((row) => ({
     id: row.entry.id,
     parent_id: row.entry.parent_id,
+    /** The nearest ancestor that the filter shows. */
     shown_parent_id: row.parentId,
     seq: row.entry.seq,
     timestamp: timeOf(row.entry),
     event_type: row.entry.event_type,
+    /** The role of a message, else the event type. */
     kind: row.kind,
+    /** Grows where branches part. */
     depth: row.depth,
+    /** On the path to the leaf. */
     active: row.active,
     leaf: row.leaf,
     label: row.label ?? null,
+    /** One line, at most 200 characters. */
     text: row.text,
     payload: row.entry.payload,
   }));

@@ -11,7 +11,7 @@ import { MessageLines } from './message-lines.ts';
 import { slashOf } from './slash.ts';
 
 /** One message of a conversation and its answer, in the document of `--json`. */
-interface Exchange {
+export interface Exchange {
   /** Null for the run with which a directive starts. */
   readonly message: string | null;
   readonly status: ThreadResult['status'];
