@@ -1,6 +1,5 @@
-import type { ApprovalAttendant, OnApproval } from '../../kernel/app/api/approvals.ts';
+import type { ApprovalAttendant } from '../../kernel/app/api/approvals.ts';
 import type { Workspace } from '../../kernel/app/workspace.ts';
-import { messageOf } from '../../kernel/core/errors.ts';
 import type { ApprovalAttention } from '../../kernel/threads/run/approvals.ts';
 import { listedApproval } from './listed.ts';
 import { ApprovalRequests } from './service.ts';

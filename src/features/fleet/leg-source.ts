@@ -5,7 +5,6 @@ import type { Workspace } from '../../kernel/app/workspace.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
 import type { PlannedSource } from '../../kernel/core/plan.ts';
 import type { LegControl } from '../../kernel/threads/fleet-port.ts';
-import type { GitOptions } from '../../kernel/tools/git.ts';
 import { fetchSource, pushSource, type SourceAddress, unpackSource } from './git-source.ts';
 import { bundlesOf } from './items.ts';
 import { assertCommitId, parseSourceUrl, sourceRef } from './source-url.ts';

@@ -17,7 +17,7 @@ import { sha256Hex } from '../../kernel/trust/keys.ts';
 import { regexWorkerOf } from './regex-worker.ts';
 import { AnswerWatch } from './stream/answer-watch.ts';
 import { compileRules, type DeclaredRule, rulesOf, sortRules } from './stream/rules.ts';
-import { type InjectionHistory, RuleSession, restoreHistory } from './stream/session.ts';
+import { RuleSession, restoreHistory } from './stream/session.ts';
 
 export interface RuleCatalog {
   readonly settings: RuleSettings;

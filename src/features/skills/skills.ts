@@ -19,21 +19,14 @@ import {
   RyeError,
   toRyeError,
 } from '../../kernel/core/errors.ts';
-import type { EventPayloads } from '../../kernel/core/events.ts';
 import { wireName } from '../../kernel/core/ids.ts';
-import { isRecord } from '../../kernel/core/json.ts';
-import { isErrorOutcome, type Message } from '../../kernel/core/message.ts';
-import type { PlannedTool } from '../../kernel/core/plan.ts';
 import { didYouMean } from '../../kernel/core/text.ts';
 import { loadSkill, parseSkill } from '../../kernel/items/skill.ts';
 import { type Spaces } from '../../kernel/items/spaces-fs.ts';
 import type { VerifiedItems } from '../../kernel/items/verified-fs.ts';
 import { covers, expandsTo, isExact } from '../../kernel/policy/capability.ts';
-import type { UnavailableGrant } from '../../kernel/threads/ports.ts';
 import { TOOL_SEARCH_ID } from '../../kernel/tools/disclosure.ts';
-import type { ScriptOptions } from '../../kernel/tools/script.ts';
 import { isSkillTool, SKILLS_USE_ID } from '../../kernel/tools/skill-needs.ts';
-import type { Tool } from '../../kernel/tools/tool.ts';
 import { ActiveSkills, type OfferedSkill, toolIdsOf } from './active-skills.ts';
 import { createSkillTools, skillCatalog } from './skill-tools.ts';
 

@@ -1,10 +1,6 @@
 import { join } from 'node:path';
-import type { Clock } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
-import type { IdSource } from '../core/ids.ts';
-import type { Config } from '../items/config-fs.ts';
-import type { Spaces } from '../items/spaces-fs.ts';
-import { type VerifyContext, verifyFile } from '../items/verified-fs.ts';
+import { verifyFile } from '../items/verified-fs.ts';
 import type { Approvals } from '../storage/approvals.ts';
 import type { Deliveries } from '../storage/deliveries.ts';
 import type { Ledger } from '../storage/ledger.ts';
@@ -22,7 +18,6 @@ import type {
 } from '../storage/store.ts';
 import type { Fleet } from '../threads/fleet-port.ts';
 import { faultError } from '../trust/policy.ts';
-import type { OpenRyeOptions } from './api/rye.ts';
 import { lazy } from './lazy.ts';
 import type { StoreOpening, StorePart } from './store-part.ts';
 

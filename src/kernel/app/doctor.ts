@@ -15,7 +15,6 @@ import { featuresOf } from './feature.ts';
 import { reportGuards } from './guards.ts';
 import { modelsOf } from './models.ts';
 import { readThreadConfig } from './settings.ts';
-import { namesStore } from './store-setting.ts';
 import { threadPorts } from './thread-env.ts';
 import { threadFiles } from './thread-files.ts';
 import type { Workspace } from './workspace.ts';

@@ -26,7 +26,7 @@ import type { NamedFeature } from './store-part.ts';
 import type { Workspace } from './workspace.ts';
 
 /**
- * A part of rye that can be left out, or a plug-in. Every member but the name is optional; the kernel calls nothing else
+ * A part of rye that can be removed, or a plug-in. Every member but the name is optional; the kernel calls nothing else
  * of it. Members load their code when they are called: naming a feature costs a start nothing.
  */
 export interface Feature extends NamedFeature {

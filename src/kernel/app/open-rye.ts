@@ -3,18 +3,15 @@ import type { HookEvent } from '../core/hook.ts';
 import type { JsonObject } from '../core/json.ts';
 import { makeKeyDirectory } from '../trust/key-store-fs.ts';
 import type { ApprovalsService } from './api/approvals.ts';
-import type { FleetService } from './api/fleet.ts';
 import type { ItemsService, KeysService, LockService } from './api/items.ts';
-import type { RulesService } from './api/rules.ts';
 import type { OpenRyeOptions, Rye } from './api/rye.ts';
-import type { SchedulesService } from './api/schedules.ts';
 import type {
   ChildrenService,
   DeliveriesService,
   RecoveryService,
   ThreadsService,
 } from './api/threads.ts';
-import type { ExportsService, SessionTreeReads, SessionTrees } from './api/trees.ts';
+import type { ExportsService } from './api/trees.ts';
 import { type FeatureServices, featureMissing, featuresOf, threadParts } from './feature.ts';
 import { lazy } from './lazy.ts';
 import { startRun } from './library-run.ts';
@@ -67,29 +64,27 @@ export function openRye(given: OpenRyeOptions): Rye {
   };
 }
 
-/** The services of features. One that is not there says so when it is called. */
+/** The services of features. A call of one that is not there throws `feature_missing`. */
 function featureServices(workspace: Workspace): FeatureServices {
-  const missing = <S extends object>(name: string): S =>
-    lazy<S>(
-      async () => {
-        throw featureMissing(name);
-      },
-      {} as Parameters<typeof lazy<S>>[1],
-    );
+  const mcp: Pick<FeatureServices, 'mcpServers' | 'addMcpServer'> = missing('mcp');
   return {
     approvals: missing('approvals'),
     schedules: missing('schedules'),
     rules: missing('rules'),
     fleet: missing('fleet'),
     trees: missing('sessions'),
-    mcpServers: async () => {
-      throw featureMissing('mcp');
-    },
-    addMcpServer: async () => {
-      throw featureMissing('mcp');
-    },
+    mcpServers: mcp.mcpServers,
+    addMcpServer: mcp.addMcpServer,
     ...Object.assign({}, ...featuresOf(workspace).map(({ services }) => services?.(workspace))),
   };
+}
+
+/** Any service: each of its methods rejects with the name of the feature. */
+function missing(feature: string): never {
+  const load = async (): Promise<never> => {
+    throw featureMissing(feature);
+  };
+  return lazy<Pick<ApprovalsService, 'watch'>>(load, { watch: 'stream' }) as never;
 }
 
 function itemsOf(workspace: Workspace): ItemsService {

@@ -6,7 +6,7 @@ import { readSettings } from './settings.ts';
 import type { Workspace } from './workspace.ts';
 
 /** Folders of other programs' skills, relative to the project and the home folder. */
-export const FOREIGN_FOLDER = '.claude';
+const FOREIGN_FOLDER = '.claude';
 
 /** Returns the spaces to search for skills, including those of other programs if `skills.compat` is set. */
 export async function skillSpaces(workspace: Workspace): Promise<Spaces> {

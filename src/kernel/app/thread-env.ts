@@ -1,5 +1,4 @@
 import { uptime } from 'node:os';
-import { join } from 'node:path';
 import { renderCapabilities } from '../export/capabilities.ts';
 import { renderLiveHead, renderThreadKnowledge } from '../export/knowledge.ts';
 import { renderEvent } from '../export/markdown.ts';
@@ -184,17 +183,18 @@ function withoutRules({ spaces }: Workspace): ThreadPorts['rules'] {
 
 /** Refuses every demand for a decision. `projectGuards` has refused the project's policies already. */
 function withoutApprovals(keys: Workspace['keyring']): ThreadPorts['approvals'] {
-  const missing = async (): Promise<never> => {
-    throw featureMissing('approvals');
-  };
   return {
     policies: async () => [],
     keys,
     needOf: needOfCall,
-    judge: missing,
-    describe: missing,
-    notify: missing,
+    judge: noApprovals,
+    describe: noApprovals,
+    notify: noApprovals,
   };
+}
+
+async function noApprovals(): Promise<never> {
+  throw featureMissing('approvals');
 }
 
 function withoutWorktrees(): Worktrees {

@@ -15,7 +15,6 @@ import { parseApprovalPolicy } from '../policy/approvals.ts';
 import { parseLimits } from '../policy/limits.ts';
 import { parseRiskTable } from '../policy/risk.ts';
 import { parseCatalog } from '../providers/catalog.ts';
-import { compileGlob } from '../tools/glob-pattern.ts';
 import { compileSchema } from '../tools/schema.ts';
 import { faultError, readPolicyLayer } from '../trust/policy.ts';
 import type { Verdict } from '../trust/signature.ts';

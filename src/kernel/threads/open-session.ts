@@ -62,7 +62,7 @@ export function openingDrafts(
 }
 
 /** Returns the system prompt that the path to the head begins with; null if there is none. */
-export function rootOf(tree: SessionTree): string | null {
+function rootOf(tree: SessionTree): string | null {
   const first = pathTo(tree, tree.leafId)[0] ?? tree.entries[0];
   return first !== undefined && isKnown(first, 'system_prompt') ? first.id : null;
 }
