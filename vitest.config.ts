@@ -30,6 +30,7 @@ const DEEPER = [
 /** Take a minute and more each. The campaigns begin with them, so that none runs on alone at the end. */
 const LONGEST = [
   'faults/crash-bill',
+  'engineering/features',
   'cli/signals',
   'fleet/outage',
   'faults/kill',

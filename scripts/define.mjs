@@ -14,7 +14,7 @@ export async function definitions() {
   const baked = {
     __RYE_SYSTEM_MANIFEST__: JSON.stringify(systemManifest(system)),
     __RYE_SYSTEM_CONFIG__: JSON.stringify(systemConfig(system)),
-    __RYE_SYSTEM_RULES__: JSON.stringify(systemRules(system)),
+    __RYE_SYSTEM_RULES__: JSON.stringify(await systemRules(system)),
     __RYE_VERSION__: version,
     ...pageAssets(),
   };

@@ -1,4 +1,5 @@
 // The script and the style of exported pages, bundled small: the exporter embeds them as they are.
+import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { buildSync } from 'esbuild';
 
@@ -21,8 +22,9 @@ function bundled(file) {
   return text;
 }
 
-/** By the identifier that the exporter knows them by. */
+/** By the identifier that the exporter knows them by; nothing for a rye without the page. */
 export function pageAssets() {
+  if (!existsSync(client)) return {};
   return {
     __RYE_PAGE_SCRIPT__: bundled('main.ts'),
     __RYE_PAGE_STYLE__: bundled('style.css'),

@@ -1,6 +1,6 @@
 // Parses the configuration and the rules that rye ships, for the build and the test runner to bake into the program.
 import { createHash } from 'node:crypto';
-import { readFileSync, readdirSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { type CheckedSchema, findProblem } from '../src/kernel/core/check.ts';
 import { type BakedFile, flattenConfig, freezeConfig } from '../src/kernel/items/config.ts';
@@ -8,7 +8,7 @@ import { readConfigText } from '../src/kernel/items/config-yaml.ts';
 import type { RuleContent } from '../src/kernel/startup/baked-rules.ts';
 import { compact, type JsonObject } from '../src/kernel/core/json.ts';
 import { parseRule } from '../src/kernel/items/rule.ts';
-import { checkRule } from '../src/features/rules/stream/rules.ts';
+import type * as Rules from '../src/features/rules/stream/rules.ts';
 import { compileGlob } from '../src/kernel/tools/glob-pattern.ts';
 import { parseErrorRules } from '../src/kernel/policy/error-class.ts';
 import policies from '../src/kernel/schemas/policy.json' with { type: 'json' };
@@ -51,7 +51,13 @@ function assertValid(name: string, value: JsonObject): void {
 
 
 /** Parses every rule below `<spaceDir>/.ai/rules` and throws for an invalid one. The keys are the SHA-256 hex of the text. */
-export function systemRules(spaceDir: string): Readonly<Record<string, RuleContent>> {
+export async function systemRules(
+  spaceDir: string,
+): Promise<Readonly<Record<string, RuleContent>>> {
+  const matching = new URL('../src/features/rules/stream/rules.ts', import.meta.url);
+  // a rye without rules has nothing that could watch them
+  if (!existsSync(matching)) return {};
+  const { checkRule } = (await import(matching.href)) as typeof Rules;
   const root = join(spaceDir, '.ai', 'rules');
   const files = readdirSync(root, { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.md'))

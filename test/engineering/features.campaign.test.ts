@@ -74,9 +74,8 @@ it.each(FEATURES)(
         project,
         ...args,
       );
-    await rye('keys', 'init', '--quiet');
     await rye('run', 'rye/core/project_report', '--input', 'path=docs');
-    expect((await rye('verify', 'thread', '@')).stdout).toContain('ok');
+    expect((await rye('verify', 'thread', '@')).stdout).toContain('verified');
     const found = rye('search', 'knowledge', 'markers');
     if (feature === 'search') await expect(found).rejects.toMatchObject({ code: 2 });
     else expect((await found).stdout).toContain('project_report');

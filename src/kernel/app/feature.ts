@@ -22,14 +22,14 @@ import type { ImportedSession, ImportOptions } from './api/trees.ts';
 import { type OfferedTools } from './granted-tools.ts';
 import type { SearchRequest } from './search-request.ts';
 import type { SessionTools } from './session-tools.ts';
-import type { NamedFeature } from './store-part.ts';
+import type { StoringFeature } from './store-part.ts';
 import type { Workspace } from './workspace.ts';
 
 /**
  * A part of rye that can be removed, or a plug-in. Every member but the name is optional; the kernel calls nothing else
  * of it. Members load their code when they are called: naming a feature costs a start nothing.
  */
-export interface Feature extends NamedFeature {
+export interface Feature extends StoringFeature {
   /** Services of an opened rye, such as `rye.schedules`. */
   readonly services?: (workspace: Workspace) => Partial<FeatureServices>;
   /** The parts of threads. They are loaded with the first thread that is prepared, run or read. */

@@ -6,6 +6,7 @@ import type { VerifyContext } from '../items/verified-fs.ts';
 import type { SearchIndex } from '../storage/search-index.ts';
 import type { Store } from '../storage/store.ts';
 import type { Fleet } from '../threads/fleet-port.ts';
+import type { NamedFeature } from './api/rye.ts';
 
 /** The parts of an opened project that decide which store it has. */
 export interface StoreOpening {
@@ -13,7 +14,7 @@ export interface StoreOpening {
     readonly projectPath: string;
     readonly userSpacePath: string;
     readonly configOverrides?: readonly string[];
-    readonly features?: readonly NamedFeature[];
+    readonly features?: readonly StoringFeature[];
   };
   readonly clock: Clock;
   readonly ids: IdSource;
@@ -34,9 +35,8 @@ export interface StorePart {
   fleet(opening: StoreOpening, url: string): Promise<Fleet>;
 }
 
-/** A feature as options carry it. `kernel/app/feature.ts` declares the whole type. */
-export interface NamedFeature {
-  readonly name: string;
+/** A feature, as far as opening a store goes. `feature.ts` declares the whole type. */
+export interface StoringFeature extends NamedFeature {
   /** Stores of the scheme `postgres:`. */
   readonly store?: () => Promise<StorePart>;
 }

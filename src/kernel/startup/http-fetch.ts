@@ -289,7 +289,7 @@ export async function textOf(body: AsyncIterable<Uint8Array>): Promise<string> {
   return Buffer.concat(chunks).toString('utf8');
 }
 
-type Init = Iterable<readonly [string, string]> | Readonly<Record<string, string>>;
+type Init = Iterable<readonly string[]> | Readonly<Record<string, string>>;
 
 /**
  * Header fields as a vendor's SDK uses the `Headers` of the platform. Those bring the whole `fetch` of the platform along, which

@@ -9,7 +9,6 @@ import type { ProviderKinds } from '../../providers/provider.ts';
 import type { CloseOptions, Store } from '../../storage/store.ts';
 import type { Preset } from '../presets.ts';
 import type { RunHandle, RunOutcome, RunRequest } from '../run-types.ts';
-import type { NamedFeature } from '../store-part.ts';
 import type { ApprovalsService } from './approvals.ts';
 import type {
   DefinedDirective,
@@ -193,6 +192,11 @@ export type StoreFactory = (setup: {
   readonly clock: Clock;
   readonly ids: IdSource;
 }) => Store;
+
+/** A feature as options carry it: rye knows the rest. */
+export interface NamedFeature {
+  readonly name: string;
+}
 
 export interface OpenRyeOptions {
   readonly projectPath: string;
