@@ -14,6 +14,14 @@ export type * from './kernel/app/api/directives.ts';
 export type * from './kernel/app/api/fleet.ts';
 export type * from './kernel/app/api/items.ts';
 export type * from './kernel/app/api/output-schema.ts';
+export type {
+  Plugin,
+  PluginCall,
+  PluginCommand,
+  PluginFactory,
+  PluginHost,
+  PluginRows,
+} from './kernel/app/api/plugin.ts';
 export type * from './kernel/app/api/rules.ts';
 export type * from './kernel/app/api/rye.ts';
 export type * from './kernel/app/api/schedules.ts';

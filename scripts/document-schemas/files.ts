@@ -3,6 +3,7 @@ import { behavior } from '../../src/kernel/schemas/behavior.ts';
 import { payloads } from '../../src/kernel/schemas/events.ts';
 import { hookFile, hooks } from '../../src/kernel/schemas/hooks.ts';
 import { httpServer, stdioServer } from '../../src/kernel/schemas/mcp.ts';
+import { plugins } from '../../src/kernel/schemas/plugins.ts';
 import { policy, riskTable, trust } from '../../src/kernel/schemas/policy.ts';
 import { providerFile } from '../../src/kernel/schemas/provider.ts';
 import { schedules } from '../../src/kernel/schemas/schedules.ts';
@@ -18,6 +19,7 @@ const CHECKED = {
   hooks,
   'mcp-http': httpServer,
   'mcp-stdio': stdioServer,
+  plugins,
   policy,
   provider: providerFile,
   schedules,
@@ -40,6 +42,7 @@ const DESCRIBED = [
   ],
   ['config/capability_risk', '.ai/config/agent/capability_risk.yaml', riskTable],
   ['config/trust', '.ai/config/trust.yaml', trust],
+  ['config/plugins', '.ai/config/plugins.yaml', plugins],
   ['config/schedules', '.ai/config/schedules.yaml', schedules],
   ['config/provider', '.ai/config/agent/providers/NAME.yaml', providerFile],
   ['log/entries', 'Payloads of the entries in transcript.jsonl, by event type', payloads],

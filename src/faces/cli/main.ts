@@ -41,6 +41,7 @@ async function runCall(argv: readonly string[], io: Io): Promise<ExitCode> {
     const parser = buildParser({
       io,
       isShort: !wantsAll(argv),
+      isForeign: isForeign(argv),
       first: argv[0],
       print: (text) => {
         printed += text;
@@ -67,6 +68,13 @@ async function runCall(argv: readonly string[], io: Io): Promise<ExitCode> {
     }
     return reportFailure(error, io, { mode, verbose });
   }
+}
+
+/** True if no word of the command line is a command of rye, but some word could be that of a plug-in. */
+function isForeign(argv: readonly string[]): boolean {
+  const words = argv.filter((word) => !word.startsWith('-'));
+  const { commands = [], internal = [] } = ROOT;
+  return words.length > 0 && ![...commands, ...internal].some(({ name }) => words.includes(name));
 }
 
 /** True for `rye help --all`, which lists every command and option. */
@@ -115,6 +123,8 @@ interface ParserOptions {
   readonly io: Io;
   /** The help of rye itself is the short one. */
   readonly isShort: boolean;
+  /** The command line names no command of rye. */
+  readonly isForeign: boolean;
   /** The first word of the command line. */
   readonly first: string | undefined;
   readonly print: (text: string) => void;
@@ -141,6 +151,8 @@ function buildParser(options: ParserOptions): Parser {
     .version(VERSION, '-V, --version', 'Print the version');
   for (const option of optionSpecs(GLOBAL_OPTIONS)) parser.addOption(parserOption(option));
   addCommand(parser, ROOT, options);
+  // they may be those of a plug-in's command
+  if (options.isForeign) parser.allowUnknownOption();
   if (isShort) {
     const text = shortHelp(ROOT.summary, io.stdout.columns);
     parser.helpInformation = () => text;
@@ -222,10 +234,22 @@ function addCommand(
     });
   } else if (command.defaultCommand === undefined) {
     parser.allowExcessArguments().action(async () => {
-      if (parser.args.length > 0) throw await unknown(parser, command);
+      if (parser.args.length > 0) {
+        if (parser.parent === null && (await ranPlugin(parser, options))) return;
+        throw await unknown(parser, command);
+      }
       throw new MissingCommand(pathOf(parser), parser.helpInformation());
     });
   }
+}
+
+/** Runs the command of a plug-in, if there is one of that name. */
+async function ranPlugin(parser: Parser, { io, setExitCode }: ParserOptions): Promise<boolean> {
+  const { runPluginCommand } = await import('./plugin-command.ts');
+  const global = readOptions(GLOBAL_OPTIONS, parser.opts());
+  const exitCode = await runPluginCommand(parser.args, { io, global, root: ROOT });
+  if (exitCode !== undefined) setExitCode(exitCode);
+  return exitCode !== undefined;
 }
 
 /** Returns the command of that name alone if the list has it, else the whole list. */

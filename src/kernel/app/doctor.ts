@@ -11,7 +11,7 @@ import { unlistedThreads } from '../threads/recovery/repair.ts';
 import { closeSandbox } from '../tools/proxied-sandbox.ts';
 import { sandboxState } from '../tools/sandbox.ts';
 import type { DoctorLine } from './api/rye.ts';
-import { featuresOf } from './feature.ts';
+import { featuresOf, pluginsOf } from './feature.ts';
 import { reportGuards } from './guards.ts';
 import { modelsOf } from './models.ts';
 import { readThreadConfig } from './settings.ts';
@@ -38,6 +38,9 @@ export async function examine(workspace: Workspace): Promise<readonly DoctorLine
     ['threads', () => checkThreads(workspace)],
     ['file copies', () => checkCopies(workspace)],
     ['sandbox', () => checkSandbox(workspace)],
+    ...(workspace.spaces.find('config', 'plugins') === undefined
+      ? []
+      : [['plug-ins', () => checkPlugins(workspace)] as const]),
     ['taint', () => checkTaint(workspace)],
     ['python', () => checkProgram('python3', 'tools written in Python cannot be described or run')],
     ['ripgrep', () => checkProgram('rg', 'grep uses its built-in engine, which is slower')],
@@ -251,6 +254,15 @@ function checkCopies(workspace: Workspace): Finding {
 
 /** Bytes of copies that are worth a hint. */
 const MANY_COPIES = 1_000_000_000;
+
+/** Names the plug-ins, and what each of them brings. */
+async function checkPlugins(workspace: Workspace): Promise<Finding> {
+  const plugins = (await pluginsOf(workspace)).map(({ name, commands = [], ...members }) => {
+    const words = commands.map((command) => `rye ${command.name}`);
+    return `${name} (${[...words, ...Object.keys(members)].join(', ')})`;
+  });
+  return { status: 'ok', detail: plugins.length === 0 ? 'none' : plugins.join('; ') };
+}
 
 /** Reports whether a program starts. */
 export function checkProgram(program: string, consequence: string): Finding {

@@ -17,9 +17,11 @@ import type { ScriptOptions } from '../tools/script.ts';
 import type { Tool } from '../tools/tool.ts';
 import type { ApprovalAttendant } from './api/approvals.ts';
 import type { Problem } from './api/items.ts';
+import type { Plugin } from './api/plugin.ts';
 import type { DoctorLine, Rye } from './api/rye.ts';
 import type { ImportedSession, ImportOptions } from './api/trees.ts';
 import { type OfferedTools } from './granted-tools.ts';
+import type { Preset } from './presets.ts';
 import type { SearchRequest } from './search-request.ts';
 import type { SessionTools } from './session-tools.ts';
 import type { StoringFeature } from './store-part.ts';
@@ -191,6 +193,20 @@ async function loadParts(features: readonly Feature[]): Promise<ThreadParts> {
     ...Object.assign({}, ...all.toReversed()),
     tools: (workspace, reader) => tools.flatMap((make) => make(workspace, reader)),
   };
+}
+
+/** The plug-ins of an opened rye. Where no file names one, nothing is loaded. */
+export async function pluginsOf(workspace: Workspace): Promise<readonly Plugin[]> {
+  if (workspace.spaces.find('config', 'plugins') === undefined) return [];
+  const { loadPlugins } = await import('./plugins.ts');
+  return await loadPlugins(workspace);
+}
+
+/** What the plug-ins of an opened rye bring to its threads. */
+export async function pluginPreset(workspace: Workspace): Promise<Preset> {
+  const plugins = await pluginsOf(workspace);
+  if (plugins.length === 0) return {};
+  return (await import('./plugins.ts')).presetOf(plugins);
 }
 
 /** The search of a workspace. Throws `feature_missing`. */

@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { messageOf } from '../core/errors.ts';
 import type { HookEvent } from '../core/hook.ts';
 import type { JsonObject } from '../core/json.ts';
 import { makeKeyDirectory } from '../trust/key-store-fs.ts';
@@ -12,11 +13,20 @@ import type {
   ThreadsService,
 } from './api/threads.ts';
 import type { ExportsService } from './api/trees.ts';
-import { type FeatureServices, featureMissing, featuresOf, threadParts } from './feature.ts';
+import {
+  type FeatureServices,
+  featureMissing,
+  featuresOf,
+  pluginPreset,
+  pluginsOf,
+  threadParts,
+} from './feature.ts';
 import { lazy } from './lazy.ts';
 import { startRun } from './library-run.ts';
 import { assertOpenOptions } from './options.ts';
 import { newPassphrase } from './passphrase.ts';
+import type { Preset } from './presets.ts';
+import { libraryTools } from './presets.ts';
 import type { RunHandle, RunRequest } from './run-types.ts';
 import { keyOfRun } from './signing-key.ts';
 import { checkedPlaces, withUserEnv } from './user-space.ts';
@@ -64,6 +74,16 @@ export function openRye(given: OpenRyeOptions): Rye {
   };
 }
 
+/** What plug-ins bring, for lists and checks. Runs refuse what is wrong with one; here it is a notice. */
+async function listedPlugins(workspace: Workspace): Promise<Preset> {
+  try {
+    return await pluginPreset(workspace);
+  } catch (error) {
+    workspace.notice(`plug-ins are not listed: ${messageOf(error)}`);
+    return {};
+  }
+}
+
 /** The services of features. A call of one that is not there throws `feature_missing`. */
 function featureServices(workspace: Workspace): FeatureServices {
   const mcp: Pick<FeatureServices, 'mcpServers' | 'addMcpServer'> = missing('mcp');
@@ -92,6 +112,7 @@ function itemsOf(workspace: Workspace): ItemsService {
     const { ToolCatalog } = await import('./tools.ts');
     return new ToolCatalog(workspace, await threadParts(workspace), {
       allowUnsigned: false,
+      own: libraryTools(await listedPlugins(workspace)),
     }).builtin();
   };
   return lazy<ItemsService>(async () => {
@@ -211,6 +232,7 @@ function inspectionOf(
   | 'prices'
   | 'useModel'
   | 'doctor'
+  | 'plugins'
 > {
   return {
     init: async (options = {}) => await (await import('./init.ts')).initProject(workspace, options),
@@ -235,5 +257,6 @@ function inspectionOf(
       return await useModel(workspace, name, options);
     },
     doctor: async () => await (await import('./doctor.ts')).examine(workspace),
+    plugins: async () => await pluginsOf(workspace),
   };
 }

@@ -9,8 +9,9 @@ import { validateInput } from '../tools/schema.ts';
 import { timeoutSignal } from '../tools/timer.ts';
 import type { ToolOutput } from '../tools/tool.ts';
 import type { ExecuteToolRequest, ToolRunResult } from './api/threads.ts';
-import { threadParts } from './feature.ts';
+import { pluginPreset, threadParts } from './feature.ts';
 import { projectGuards } from './guards.ts';
+import { libraryTools } from './presets.ts';
 import { reachableDomains, readDenier, threadSandbox } from './session-tools.ts';
 import { readThreadConfig } from './settings.ts';
 import { threadPorts } from './thread-env.ts';
@@ -32,6 +33,7 @@ export async function runTool(
   const config = await readThreadConfig(await workspace.config());
   const { tool, builtin } = await new ToolCatalog(workspace, await threadParts(workspace), {
     allowUnsigned,
+    own: libraryTools(await pluginPreset(workspace)),
   }).load(toolId, {
     capabilities: ['rye.*'],
     allowPaths: config.settings.allow_paths,

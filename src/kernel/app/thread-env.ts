@@ -11,7 +11,7 @@ import { needOfCall } from '../tools/call-need.ts';
 import { killGuard } from '../tools/kill-guard.ts';
 import { RestoredFiles } from '../tools/restored-files.ts';
 import { compileSchema } from '../tools/schema.ts';
-import { featureMissing, type ThreadParts, threadParts } from './feature.ts';
+import { featureMissing, pluginPreset, type ThreadParts, threadParts } from './feature.ts';
 import { liftsGuard } from './granted-tools.ts';
 import { projectGuards } from './guards.ts';
 import { lazy } from './lazy.ts';
@@ -40,7 +40,8 @@ export interface ThreadEnvOptions {
 
 /** Builds everything that a thread needs to be prepared and run; reads and validates the configuration. */
 export async function threadEnv(base: Workspace, options: ThreadEnvOptions): Promise<ThreadEnv> {
-  const ports = connect(base, await threadParts(base), options, () => env);
+  const parts = await threadParts(base);
+  const ports = connect(base, parts, { ...options, plugins: await pluginPreset(base) }, () => env);
   const env: ThreadEnv = { ...ports, config: await readConfig(base, ports) };
   return env;
 }
@@ -67,19 +68,19 @@ export async function threadPorts(
 function connect(
   base: Workspace,
   parts: ThreadParts,
-  options: ThreadEnvOptions,
+  options: ThreadEnvOptions & { readonly plugins?: Preset },
   threads?: () => ThreadEnv,
 ): ThreadPorts {
   const { projectPath, env } = base.options;
   assertOwnState(projectPath);
   const { clock, keyring, store } = base;
-  const { preset = base.preset } = options;
+  const { preset = base.preset, plugins = {} } = options;
   const own = libraryTools(preset);
   const defined = base.directives(preset);
-  const handlers = preset.handlers && composeHandlers(preset.handlers);
+  const handlers = composeHandlers(plugins.handlers ?? {}, preset.handlers ?? {});
   const tools = new ToolCatalog(base, parts, {
     ...options,
-    own,
+    own: [...libraryTools(plugins), ...own],
     ...(threads ? { threads } : {}),
   });
   const models = modelsOf(base, options.replayFrom);
@@ -125,9 +126,10 @@ function connect(
     fileExists: base.fileExists,
     isShipped: base.isShipped,
     onNotice: base.notice,
-    ...(handlers ? { handlers } : {}),
+    ...(Object.keys(handlers).length > 0 ? { handlers } : {}),
     program: {
-      handlers: handlers ? decidingNames(handlers) : [],
+      // plug-ins are loaded again wherever the thread is resumed
+      handlers: decidingNames(composeHandlers(preset.handlers ?? {})),
       tools: own.map(({ id }) => id),
       directives: [...defined.keys()],
       mcp_servers: Object.keys(base.options.mcpServers ?? {}),

@@ -42,6 +42,9 @@ async function checkOwnReader(
   } else if (id === 'agent/approvals') {
     const { value } = await readConfigFile(file);
     parseApprovalPolicy(value, file.space, { path });
+  } else if (id === 'plugins') {
+    const { readPluginsFile } = await import('./plugins.ts');
+    readPluginsFile((await readConfigFile(file)).value, path);
   } else if (id.startsWith(PROVIDERS)) await checkProvider(file, spaces);
   for (const { files = {} } of features) await files[id]?.(file, spaces);
 }

@@ -51,6 +51,7 @@ const EXIT_BY_CODE = {
   // the request or an item cannot be used as written
   usage: EXIT.usage,
   feature_missing: EXIT.usage,
+  plugin_invalid: EXIT.usage,
   invalid_input: EXIT.usage,
   invalid_item_id: EXIT.usage,
   invalid_thread_id: EXIT.usage,
@@ -109,6 +110,7 @@ const EXIT_BY_CODE = {
   transcript_tampered: EXIT.integrity,
   thread_rolled_back: EXIT.integrity,
   part_missing: EXIT.integrity,
+  plugin_modified: EXIT.integrity,
   part_outdated: EXIT.integrity,
   // policy
   raise_limits_required: EXIT.denied,

@@ -218,6 +218,7 @@ function overridePrefix(name: string, key: string): string | undefined {
 export const SIGNED_ONLY: ReadonlySet<string> = new Set([
   'agent/approvals',
   'agent/hooks',
+  'plugins',
   'schedules',
   'trust',
 ]);
@@ -235,6 +236,7 @@ const POWER_FILES = new Set([
   'agent/tools',
   'interpolation',
   'mcp',
+  'plugins',
   'schedules',
   'store',
   'tools',
@@ -243,7 +245,7 @@ const POWER_FILES = new Set([
 
 /**
  * True for files that can send secrets elsewhere, start programs or loosen a bound: providers (base URL, headers, key
- * name), hooks, MCP servers, risk, limits, transcript strictness, sandbox, readable environment variables, schedules, the store,
+ * name), hooks, MCP servers, risk, limits, transcript strictness, sandbox, readable environment variables, plug-ins, schedules, the store,
  * trust. In a project they count only if a key that the user trusts signed them.
  */
 export function isPowerFile(name: string): boolean {

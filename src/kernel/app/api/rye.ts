@@ -21,6 +21,7 @@ import type {
 import type { FleetService } from './fleet.ts';
 import type { ItemsService, KeysService, LockService } from './items.ts';
 import type { OutputSchema, OutputsWith } from './output-schema.ts';
+import type { Plugin } from './plugin.ts';
 import type { RulesService } from './rules.ts';
 import type { SchedulesService } from './schedules.ts';
 import type {
@@ -148,6 +149,8 @@ export interface Rye {
    */
   useModel(name: string, options?: { readonly space?: 'user' | 'project' }): Promise<ModelUse>;
   doctor(): Promise<readonly DoctorLine[]>;
+  /** Loads the plug-ins of the user and of the project. Throws `plugin_modified`, `plugin_invalid` or the fault of a signature. */
+  plugins(): Promise<readonly Plugin[]>;
   /** Starts the configured MCP servers, or one of them, and lists their tools. Throws `item_not_found` for an unknown name. */
   mcpServers(name?: string): Promise<readonly McpServerReport[]>;
   /** Writes an MCP server to the project's `mcp.yaml`, which has to be signed then. Returns the path. Throws `already_exists`. */

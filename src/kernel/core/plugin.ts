@@ -1,0 +1,10 @@
+/** The members of a plug-in. Configuration grants each of them by name. */
+export const PLUGIN_MEMBERS = [
+  'commands',
+  'events',
+  'gates',
+  'subscribers',
+  'tables',
+  'tools',
+] as const;
+export type PluginMember = (typeof PLUGIN_MEMBERS)[number];
