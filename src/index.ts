@@ -14,6 +14,8 @@ export type * from './kernel/app/api/directives.ts';
 export type * from './kernel/app/api/fleet.ts';
 export type * from './kernel/app/api/items.ts';
 export type * from './kernel/app/api/output-schema.ts';
+export type * from './kernel/app/api/rules.ts';
+export type * from './kernel/app/api/rye.ts';
 export type {
   Plugin,
   PluginCall,
@@ -21,9 +23,7 @@ export type {
   PluginFactory,
   PluginHost,
   PluginRows,
-} from './kernel/app/api/plugin.ts';
-export type * from './kernel/app/api/rules.ts';
-export type * from './kernel/app/api/rye.ts';
+} from './kernel/app/api/rye.ts';
 export type * from './kernel/app/api/schedules.ts';
 export type * from './kernel/app/api/threads.ts';
 export type * from './kernel/app/api/trees.ts';

@@ -15,7 +15,7 @@ import type { PluginEntry, PluginsFile } from '../schemas/plugins.ts';
 import { type Database, openSqlite } from '../storage/sqlite/engine.ts';
 import { sha256Hex } from '../trust/keys.ts';
 import { faultError } from '../trust/policy.ts';
-import type { Plugin, PluginFactory, PluginRows } from './api/plugin.ts';
+import type { Plugin, PluginFactory, PluginRows } from './api/rye.ts';
 import { composePresets, type Preset } from './presets.ts';
 import type { Workspace } from './workspace.ts';
 
