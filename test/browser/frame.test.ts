@@ -171,7 +171,7 @@ describe('the screen', () => {
   it('shows times in a wide tree, with the date where the day changes', () => {
     const [first = '', second = ''] = treeOf(opened(BRANCHED, { columns: 200, rows: 20 }));
     expect(first).toMatch(/What is wrong\? +02-17 10:00$/);
-    expect(second).toMatch(/read\(a\.ts\) +10:00$/);
+    expect(second).toMatch(/read a\.ts +10:00$/);
   });
 
   it('draws the start of a run as a line between the entries', () => {
@@ -179,7 +179,7 @@ describe('the screen', () => {
     const source = sourceOf(BRANCHED, [{ ...at, text: 'run 2 · branched', seq: 6 }]);
     const state = atLeaf(openState(source, { columns: 100, rows: 20 }));
     expect(treeOf(state).slice(2)).toEqual([
-      '  ● tool  read(a.ts) → export const a = 1;',
+      '  ● tool  read a.ts → export const a = 1;',
       '  │ ── run 2 · branched ──',
       '  ├─● user  Look again.',
       '› │ ◆ model A semicolon is missing.',

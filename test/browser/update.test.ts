@@ -24,8 +24,8 @@ describe('the browser', () => {
     const state = opened();
     expect(treeOf(state)).toEqual([
       '  ● user  What is wrong?',
-      '  ● model [the call] → read(a.ts)',
-      '  ● tool  read(a.ts) → export const a = 1;',
+      '  ● model [the call] → read a.ts',
+      '  ● tool  read a.ts → export const a = 1;',
       '  ├─● user  Look again.',
       '› │ ◆ model A semicolon is missing.',
       '  └─○ model Nothing is wrong.',

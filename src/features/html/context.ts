@@ -1,12 +1,10 @@
-import { type ToolCallBlock, textOf, toolCallsOf } from '../../kernel/core/message.ts';
+import { type ToolCallBlock, toolCallsOf } from '../../kernel/core/message.ts';
 import type { ExportSource } from '../../kernel/export/source.ts';
 import { foldContext } from '../../kernel/log/context.ts';
 import { isKnown, pathTo, type SessionTree, type TreeEntry } from '../../kernel/log/tree.ts';
 import { type TreeRow, viewTree } from '../../kernel/log/tree-view.ts';
 import { type Annotations, annotate } from './annotations.ts';
-import { callLine } from './call.ts';
-import { taskOf } from './directive.ts';
-import { CodeRenderer, gist, ImageRenderer, plain, proseRenderer } from './prose.ts';
+import { CodeRenderer, ImageRenderer, plain, proseRenderer } from './prose.ts';
 import { type Html, html, printable } from './safe.ts';
 
 /** Everything that rendering an entry needs. */
@@ -177,21 +175,11 @@ function turnsOf(tree: SessionTree): ReadonlyMap<string, number> {
 }
 
 /** The text of an entry's row in the tree and of links to it. */
-export function rowText(row: TreeRow, { calls }: Pick<PageContext, 'calls'>): string {
-  const { entry, kind } = row;
+export function rowText({ entry, kind, text }: TreeRow): string {
   // hidden entries are not in the page at all
   if (isKnown(entry, 'custom_message') && !entry.payload.display)
     return `${entry.payload.custom_type}: for the model only`;
-  if (!isKnown(entry, 'message')) return plain(row.text === '' ? kind : row.text);
-  const { message } = entry.payload;
-  if (message?.role === 'tool_result') return callLine(message.name, calls.answered.get(entry.id));
-  if (message?.role === 'user') {
-    const task = taskOf(textOf(message.content));
-    return task ? plain(gist(task.text)) : plain(row.text === '' ? 'image' : row.text);
-  }
-  const words = gist(textOf(message.content));
-  if (words !== '') return plain(words);
-  return plain(row.text.replaceAll(/→ rye_(?:file_system_)?/g, '→ '));
+  return plain(text === '' ? kind : text);
 }
 
 /** Address of an entry within the page. */

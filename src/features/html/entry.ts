@@ -1,9 +1,12 @@
-import type { EventPayloads } from '../../kernel/core/events.ts';
+import type { EventPayloads, LogEvent, UnknownEvent } from '../../kernel/core/events.ts';
+import { isJsonObject, type JsonObject, toText } from '../../kernel/core/json.ts';
 import type { AssistantBlock, AssistantMessage, UserMessage } from '../../kernel/core/message.ts';
 import { timeOf } from '../../kernel/core/original.ts';
 import { formatTokens, formatUsd } from '../../kernel/core/usage.ts';
+import { type Account, accountOf, factsOf } from '../../kernel/log/account.ts';
+import { taskIn } from '../../kernel/log/entry-text.ts';
 import { isKnown, type TreeEntry } from '../../kernel/log/tree.ts';
-import { isDetail, numberOr, type RunStart } from './annotations.ts';
+import { isDetail, numberOr } from './annotations.ts';
 import {
   anchorOf,
   childAddress,
@@ -14,7 +17,6 @@ import {
   rowText,
   type ViewMark,
 } from './context.ts';
-import { taskOf } from './directive.ts';
 import { count, folded, gist, plain } from './prose.ts';
 import { type Html, html, NOTHING } from './safe.ts';
 import { toolBox } from './tool.ts';
@@ -22,7 +24,7 @@ import { toolBox } from './tool.ts';
 /** The presentation of an entry: its class, the speaker, and the body. */
 interface Shape {
   readonly look: 'user' | 'assistant' | 'tool_result' | 'injected' | 'summary' | 'setting';
-  readonly who: string;
+  readonly who: Html | string;
   readonly body: Html;
   readonly cost?: Html;
 }
@@ -36,7 +38,7 @@ export function renderEntry(entry: TreeEntry, page: PageContext): Html {
     look === 'tool_result'
       ? NOTHING
       : html`<header><span class="who">${who}</span>${cost}${marksOf(entry, page)}</header>`;
-  return html`${runDividers(entry.id, page)}<article class="entry ${look}${isDetail(entry) && html` detail`}" id="entry-${entry.id}" tabindex="-1"${isHidden && html` hidden`}>${heading}${body}${forkLinks(entry, page)}${notesBehind(entry.id, page)}</article>
+  return html`${runDividers(entry.id, page)}<article class="entry ${look}${isDetail(accountOf(entry)) && html` detail`}" id="entry-${entry.id}" tabindex="-1"${isHidden && html` hidden`}>${heading}${body}${forkLinks(entry, page)}${notesBehind(entry.id, page)}</article>
 `;
 }
 
@@ -62,14 +64,35 @@ function soundShape(entry: TreeEntry, page: PageContext): Shape {
 
 function shapeOf(entry: TreeEntry, page: PageContext): Shape {
   if (isKnown(entry, 'message')) return messageShape(entry, page);
-  if (isKnown(entry, 'custom_message')) return customMessageShape(entry.payload, page);
-  if (isKnown(entry, 'compaction')) return compactionShape(entry.payload, page);
-  if (isKnown(entry, 'branch_summary')) {
-    const { summary, from_id: from } = entry.payload;
-    const body = html`${page.prose(summary)}<p class="quiet">It summarizes <a href="${anchorOf(from)}">an abandoned branch</a>.</p>`;
-    return { look: 'summary', who: 'Another branch, summarized', body };
-  }
-  return { look: 'setting', ...settingShape(entry, page) };
+  const account = accountOf(entry);
+  const { title = entry.event_type, parts = [] } = account ?? {};
+  const who = account ? html`${title}: ${linked(account)}` : title;
+  if (isKnown(entry, 'custom_message') && !entry.payload.display)
+    return { look: 'setting', who, body: hiddenText(entry.payload.content) };
+  if (account === undefined || isKnown(entry, 'custom'))
+    return { look: 'setting', who, body: asData(entry, page) };
+  const look = LOOKS[entry.event_type] ?? 'setting';
+  const body = parts.map(({ name, text }) => {
+    const content = look === 'setting' ? page.code.whole(text, 'markdown') : page.prose(text);
+    const isOpen = look !== 'setting' && !isKnown(entry, 'compaction');
+    return isOpen ? content : folded('data', html`<span class="name">${name}</span>`, content);
+  });
+  return { look, who, body: html`${body}` };
+}
+
+const LOOKS: Readonly<Record<string, Shape['look']>> = {
+  custom_message: 'injected',
+  compaction: 'summary',
+  branch_summary: 'summary',
+};
+
+/** The facts of an account; the entry that they name is a link. */
+function linked(account: Account): Html {
+  const facts = factsOf(account);
+  const { target, text } = account;
+  if (typeof target !== 'string') return html`${facts}`;
+  const at = text.lastIndexOf(target);
+  return html`${facts.slice(0, at)}<a href="${anchorOf(target)}">an entry</a>${facts.slice(at + target.length)}`;
 }
 
 function messageShape(
@@ -90,103 +113,13 @@ function messageShape(
   return { look: 'assistant', who, body, cost: costLine(message, entry.id, page) };
 }
 
-function customMessageShape(
-  { custom_type: type, content, display }: EventPayloads['custom_message'],
-  { prose }: PageContext,
-): Shape {
-  const who = `Injected: ${type}`;
-  if (display) return { look: 'injected', who, body: prose(content) };
-  const body = html`<p class="quiet">Meant for the model only: ${count(content.length, 'character')} that this page does not show.</p>`;
-  return { look: 'setting', who, body };
-}
-
-function compactionShape(
-  { summary, tokens_before: tokens }: EventPayloads['compaction'],
-  { prose }: PageContext,
-): Shape {
-  const body = html`<p class="quiet">At ${formatTokens(numberOr(tokens))} tokens the older part of the conversation gave way to this summary.</p>${folded('data', html`<span class="name">Summary</span>`, prose(summary))}`;
-  return { look: 'summary', who: 'Compacted', body };
-}
-
-type Setting = Pick<Shape, 'who' | 'body'>;
-
-function settingShape(entry: TreeEntry, page: PageContext): Setting {
-  if (isKnown(entry, 'system_prompt')) return systemPrompt(entry.payload, page);
-  if (isKnown(entry, 'context_injected')) return injectedContext(entry.payload, page);
-  if (isKnown(entry, 'context_edit')) return contextEdit(entry.payload, page);
-  if (isKnown(entry, 'model_change')) {
-    return { who: 'Model', body: quietLine(`${entry.payload.provider}/${entry.payload.model}`) };
-  }
-  if (isKnown(entry, 'thinking_change'))
-    return { who: 'Thinking', body: quietLine(entry.payload.level) };
-  if (isKnown(entry, 'title')) return { who: 'Title', body: quietLine(entry.payload.title) };
-  if (isKnown(entry, 'label')) {
-    const { target_id: target, label } = entry.payload;
-    const named = html`<p class="quiet">${label === null || label === '' ? 'Cleared' : `“${label}”`} on <a href="${anchorOf(target)}">an entry</a>.</p>`;
-    return { who: 'Label', body: named };
-  }
-  if (isKnown(entry, 'rule_injection')) {
-    return {
-      who: 'Rules told',
-      body: quietLine(entry.payload.rules.map(({ name }) => name).join(', ')),
-    };
-  }
-  if (isKnown(entry, 'leaf')) return leafMove(entry.payload);
-  const who = isKnown(entry, 'custom') ? `State: ${entry.payload.custom_type}` : entry.event_type;
-  return { who, body: asData(entry, page) };
+function hiddenText({ length }: string): Html {
+  return html`<p class="quiet">Meant for the model only: ${count(length, 'character')} that this page does not show.</p>`;
 }
 
 function asData({ payload }: TreeEntry, { code }: PageContext): Html {
   const summary = html`<span class="name">Data</span>`;
   return folded('data', summary, code.whole(JSON.stringify(payload, null, 2), 'json'));
-}
-
-function quietLine(text: string): Html {
-  return html`<p class="quiet">${text}</p>`;
-}
-
-function leafMove({ target_id: target }: EventPayloads['leaf']): Setting {
-  if (target === null)
-    return { who: 'Branch', body: html`<p class="quiet">Back to the start.</p>` };
-  const body = html`<p class="quiet">Back to <a href="${anchorOf(target)}">an earlier entry</a>.</p>`;
-  return { who: 'Branch', body };
-}
-
-function systemPrompt(
-  { text, tools }: EventPayloads['system_prompt'],
-  { code }: PageContext,
-): Setting {
-  const names = tools.flatMap(({ name }) => (typeof name === 'string' ? [name] : [])).join(', ');
-  const summary = html`<span class="name">Instructions</span><span class="measure">${count(text.length, 'character')}, ${count(tools.length, 'tool')}</span>`;
-  const body = [
-    code.whole(text, 'markdown'),
-    names === '' ? NOTHING : html`<p class="quiet">Tools: ${names}</p>`,
-  ];
-  return { who: 'System prompt', body: folded('data', summary, body) };
-}
-
-function injectedContext(
-  { position, blocks }: EventPayloads['context_injected'],
-  { code }: PageContext,
-): Setting {
-  const body = blocks.map(({ id, source, content }) => {
-    const summary = html`<span class="name">${id}</span><span class="measure">${source}, ${position}</span>`;
-    return folded('data', summary, code.whole(content, 'markdown'));
-  });
-  return { who: 'Context', body: html`${body}` };
-}
-
-function contextEdit(
-  { target_id: target, action, content, reason }: EventPayloads['context_edit'],
-  { code }: PageContext,
-): Setting {
-  const link = html`<a href="${anchorOf(target)}">an entry</a>`;
-  const what = html`<p class="quiet">From here on the model ${action === 'omit' ? html`no longer sees ${link}` : html`sees another text in place of ${link}`}.${reason !== undefined && html` ${reason}`}</p>`;
-  const body =
-    content === undefined
-      ? what
-      : html`${what}${folded('data', html`<span class="name">Text for the model</span>`, code.whole(content))}`;
-  return { who: 'Context edit', body };
 }
 
 /** Names each mark. The script has the same names for other branches. */
@@ -217,7 +150,7 @@ function forkLinks(entry: TreeEntry, page: PageContext): Html {
   if (!ways) return NOTHING;
   const links = ways.map(
     (row) =>
-      html`<li${row.active && html` class="open"`}><a href="${anchorOf(row.entry.id)}">${rowText(row, page)}</a></li>`,
+      html`<li${row.active && html` class="open"`}><a href="${anchorOf(row.entry.id)}">${rowText(row)}</a></li>`,
   );
   return html`<nav class="forks" aria-label="Branches"><p>${ways.length} branches from here</p><ul>${links}</ul></nav>`;
 }
@@ -232,27 +165,34 @@ export function runDividers(entryId: string, page: PageContext): Html {
 }
 
 function runDivider(
-  { run, reason, timestamp, model, limits }: RunStart,
+  { payload, timestamp }: LogEvent | UnknownEvent,
   { source }: PageContext,
 ): Html {
+  const { run, reason = '', model = '', limits } = payload as JsonObject;
   const { status, cost } = source.facts.document.runs?.find((one) => one.run === run) ?? {};
   const at = dayAndTime(timestamp);
-  const granted = Object.entries(limits).map(([name, value]) => `${name} ${JSON.stringify(value)}`);
+  const granted = Object.entries(isJsonObject(limits) ? limits : {}).map(
+    ([name, value]) => `${name} ${JSON.stringify(value)}`,
+  );
   const date = at ? `${at.day}, ${at.time}` : timestamp;
   const end = [status ?? '', cost ? formatUsd(cost.spend) : ''];
-  const parts = [reason, date, ...end, model, granted.join(', ')].filter((part) => part !== '');
-  return html`<p class="run"><b>Run${run !== undefined && ` ${run}`}</b><span>· ${parts.join(' · ')}</span></p>`;
+  const facts = [toText(reason), date, ...end, toText(model), granted.join(', ')];
+  const parts = facts.filter((part) => part !== '');
+  return html`<p class="run"><b>Run${typeof run === 'number' && ` ${run}`}</b><span>· ${parts.join(' · ')}</span></p>`;
 }
+
+const NOTE_LOOKS = { plain: 'plain', good: 'seal', warning: 'warn', bad: 'bad' } as const;
 
 /** The log's notes that follow an entry; '' for those before the first. */
 export function notesBehind(entryId: string, page: PageContext): Html {
   const notes = page.annotations.notes.get(entryId);
   if (!notes) return NOTHING;
-  const items = notes.map(
-    ({ tone, text, detail = false, child }) =>
-      html`<li class="${tone}${detail && html` detail`}">${text}${child !== undefined && page.source.pageOf?.(child) !== undefined && html` (${childAddress(child, page, 'its page')})`}</li>`,
-  );
-  return html`<ul class="notes${notes.every(({ detail }) => detail === true) && html` detail`}">${items}</ul>`;
+  const items = notes.map((note) => {
+    const { tone, lead, child } = note;
+    const hasPage = child !== undefined && page.source.pageOf?.(child) !== undefined;
+    return html`<li class="${NOTE_LOOKS[tone]}${isDetail(note) && html` detail`}">${lead}${factsOf(note)}${hasPage && html` (${childAddress(child, page, 'its page')})`}</li>`;
+  });
+  return html`<ul class="notes${notes.every(isDetail) && html` detail`}">${items}</ul>`;
 }
 
 /** Renders a message of a person; of a directive the task, its other parts folded. */
@@ -261,10 +201,10 @@ function userMessage({ content }: UserMessage, page: PageContext): Html {
 }
 
 function userText(text: string, { code, prose }: PageContext): Html {
-  const task = taskOf(text);
+  const task = taskIn(text);
   if (!task) return prose(text);
   const summary = html`<span class="name">Directive ${task.name}</span><span class="measure">the whole message, ${count(text.length, 'character')}</span>`;
-  return html`${prose(task.text)}${folded('data directive', summary, code.whole(text, 'xml'))}`;
+  return html`${prose(task.task)}${folded('data directive', summary, code.whole(text, 'xml'))}`;
 }
 
 /** Renders an answer of the model: text, thinking, and the calls that no result shows. */
@@ -308,12 +248,12 @@ const COUNTS = [
 ] as const;
 
 function costLine(message: AssistantMessage, entryId: string, { annotations }: PageContext): Html {
-  const cost = annotations.costs.get(entryId);
-  const usage: Partial<AssistantMessage['usage']> = cost?.usage ?? message.usage ?? {};
+  const { spend } = annotations.turns.get(entryId) ?? {};
+  const usage: Partial<AssistantMessage['usage']> = message.usage ?? {};
   const counts = COUNTS.flatMap(([member, name]) => {
     const amount = numberOr(usage[member]);
     return amount === 0 ? [] : [`${formatTokens(amount)} ${name}`];
   });
-  if (cost) counts.push(formatUsd(cost.spend));
+  if (spend !== undefined) counts.push(formatUsd(spend));
   return counts.length === 0 ? NOTHING : html`<span class="cost">${counts.join(' · ')}</span>`;
 }

@@ -42,7 +42,7 @@ function pageData(page: PageContext): PageData {
         id: printable(id),
         parent: placeOf(parent),
         kind: printable(row?.kind ?? ''),
-        text: row ? printable(rowText(row, page)) : '',
+        text: row ? printable(rowText(row)) : '',
         ...(row?.label === undefined ? {} : { label: printable(row.label) }),
       };
     }),

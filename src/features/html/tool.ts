@@ -1,5 +1,11 @@
-import { isJsonObject, type JsonObject } from '../../kernel/core/json.ts';
-import { type DiffLine, diffOf } from '../../kernel/core/line-diff.ts';
+import type { JsonObject } from '../../kernel/core/json.ts';
+import {
+  type DiffLine,
+  diffOf,
+  type Replacement,
+  replacementsIn,
+  withoutReplacements,
+} from '../../kernel/core/line-diff.ts';
 import {
   isErrorOutcome,
   type ToolCallBlock,
@@ -7,8 +13,9 @@ import {
   textOf,
 } from '../../kernel/core/message.ts';
 import { formatSeconds } from '../../kernel/core/usage.ts';
+import { shortToolName } from '../../kernel/log/entry-text.ts';
 import { numberOr } from './annotations.ts';
-import { shortName, subjectOf } from './call.ts';
+import { subjectOf } from './call.ts';
 import { childAddress, type PageContext } from './context.ts';
 import { count, folded, formatBytes, gist, quiet, withRest } from './prose.ts';
 import { type Html, html, NOTHING } from './safe.ts';
@@ -46,7 +53,7 @@ export function toolBox({ call, result, marks = NOTHING }: Box, page: PageContex
   const name = call?.name ?? result?.name ?? '';
   const subject = subjectOf(call?.input ?? {});
   const content = callContent(call, subject, result, page);
-  const summary = html`<span class="name" title="${name}">${shortName(name)}</span><code class="gist">${gist(subject.text)}</code>${content.counts}${outcomeOf(result)}<span class="measure">${measureOf(result, page)}</span>${marks}`;
+  const summary = html`<span class="name" title="${name}">${shortToolName(name)}</span><code class="gist">${gist(subject.text)}</code>${content.counts}${outcomeOf(result)}<span class="measure">${measureOf(result, page)}</span>${marks}`;
   return folded(
     'tool',
     summary,
@@ -93,7 +100,11 @@ function callContent(
   const edits = changesOf(call, result);
   if (edits.length > 0) {
     const diffs = edits.map(({ before, after }) => diffOf(before, after));
-    const rest = argumentList(without(input, [subject.name, ...CHANGE_NAMES]), subject.text, page);
+    const rest = argumentList(
+      without(withoutReplacements(input), [subject.name, 'content']),
+      subject.text,
+      page,
+    );
     return { counts: changeCounts(diffs.flat()), body: html`${rest}${diffs.map(renderDiff)}` };
   }
   const isWhole = subject.text.length <= MAX_SUBJECT_CHARS && !subject.text.includes('\n');
@@ -104,40 +115,17 @@ function callContent(
 /** A longer subject is cut in the first line of a box, so the box shows it. */
 const MAX_SUBJECT_CHARS = 60;
 
-interface Change {
-  readonly before: string;
-  readonly after: string;
-}
-
-const OLD_NAMES = ['old_string', 'oldText', 'old_text', 'old_str'];
-const NEW_NAMES = ['new_string', 'newText', 'new_text', 'new_str'];
-const CHANGE_NAMES = [...OLD_NAMES, ...NEW_NAMES, 'edits', 'content'];
-
 /** The replacements that a call makes in a file; of a new file its content. */
 function changesOf(
   { name, input }: ToolCallBlock,
   result: ToolResultMessage | undefined,
-): readonly Change[] {
-  const edits = Array.isArray(input['edits']) ? input['edits'] : [];
-  const changes = [input, ...edits].flatMap((value) =>
-    isJsonObject(value) ? changeOf(value) : [],
-  );
-  if (changes.length > 0) return changes;
-  const { content } = input;
-  const isNew = result?.data?.['status'] === undefined || result.data['status'] === 'created';
-  if (/write|create/i.test(name) && typeof content === 'string' && isNew)
-    return [{ before: '', after: content }];
-  return [];
-}
-
-function changeOf(value: JsonObject): readonly Change[] {
-  const text = (names: readonly string[]): string | undefined => {
-    const found = names.map((name) => value[name]).find((given) => typeof given === 'string');
-    return typeof found === 'string' ? found : undefined;
-  };
-  const before = text(OLD_NAMES);
-  const after = text(NEW_NAMES);
-  return before === undefined || after === undefined ? [] : [{ before, after }];
+): readonly Replacement[] {
+  const changes = replacementsIn(input);
+  const { content: after } = input;
+  const { status = 'created' } = result?.data ?? {};
+  if (changes.length > 0 || !/write|create/i.test(name) || typeof after !== 'string')
+    return changes;
+  return status === 'created' ? [{ before: '', after }] : changes;
 }
 
 function without(input: JsonObject, names: readonly string[]): JsonObject {

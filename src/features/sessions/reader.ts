@@ -8,6 +8,7 @@ import type { Workspace } from '../../kernel/app/workspace.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../kernel/core/events.ts';
 import { compact } from '../../kernel/core/json.ts';
+import { accountOf } from '../../kernel/log/account.ts';
 import type { LogProblem } from '../../kernel/log/codec.ts';
 import { foldContext, startedCallIds, titleOf } from '../../kernel/log/context.ts';
 import {
@@ -221,7 +222,7 @@ function runDividers(events: readonly (LogEvent | UnknownEvent)[]): readonly Tre
   return events.flatMap((event) => {
     if (!isKnown(event, 'run_started')) return [];
     const { seq, timestamp, payload } = event;
-    const text = `run ${payload.run} · ${payload.reason} · ${minuteOf(timestamp)}`;
+    const text = `${accountOf(event)?.text ?? ''} · ${minuteOf(timestamp)}`;
     return [{ text, seq, timestamp, payload: { ...payload } }];
   });
 }

@@ -1,4 +1,5 @@
 import { diffArrays } from 'diff';
+import { isJsonObject, type JsonObject } from './json.ts';
 
 /** One line of a diff; a gap replaces unchanged lines that are not shown. */
 export interface DiffLine {
@@ -50,4 +51,35 @@ function withoutDistantContext(lines: readonly DiffLine[]): readonly DiffLine[] 
     }
   }
   return shown;
+}
+
+/** A text that a call replaces in a file, and the new one. */
+export interface Replacement {
+  readonly before: string;
+  readonly after: string;
+}
+
+/** The names of the texts before and after, of rye's tools and of others that a log may come from. */
+const OLD_NAMES = ['old_string', 'oldText', 'old_text', 'old_str'];
+const NEW_NAMES = ['new_string', 'newText', 'new_text', 'new_str'];
+const REPLACED: ReadonlySet<string> = new Set([...OLD_NAMES, ...NEW_NAMES, 'edits']);
+
+/** Returns the replacements that the input of a call asks for. */
+export function replacementsIn(input: JsonObject): readonly Replacement[] {
+  const edits = Array.isArray(input['edits']) ? input['edits'] : [];
+  return [input, ...edits].flatMap((edit) => {
+    if (!isJsonObject(edit)) return [];
+    const [before] = textsOf(edit, OLD_NAMES);
+    const [after] = textsOf(edit, NEW_NAMES);
+    return before === undefined || after === undefined ? [] : [{ before, after }];
+  });
+}
+
+function textsOf(edit: JsonObject, names: readonly string[]): readonly string[] {
+  return names.map((name) => edit[name]).filter((text) => typeof text === 'string');
+}
+
+/** Returns the input of a call without its replacements, which a diff shows. */
+export function withoutReplacements(input: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(input).filter(([name]) => !REPLACED.has(name)));
 }

@@ -2,6 +2,7 @@ import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import { type ContentBlock, type Message, textOf } from '../core/message.ts';
 import { originalTimeOf } from '../core/original.ts';
 import { withoutControls } from '../core/text.ts';
+import { accountOf, factsOf } from '../log/account.ts';
 import { isKnown } from '../log/tree.ts';
 
 /** Maximum characters of a tool result; search finds text in the head and the tail that remain of a longer one. */
@@ -17,24 +18,13 @@ export function renderEvent(event: LogEvent | UnknownEvent): readonly string[] {
 
 function blocksOf(event: LogEvent | UnknownEvent): readonly string[] {
   if (isKnown(event, 'message')) return renderMessage(event.payload);
-  if (isKnown(event, 'custom_message')) {
-    const { custom_type: type, content, display } = event.payload;
-    return display ? [`## Injected by ${inlineCode(type)}`, fence(bounded(content), 'text')] : [];
-  }
-  if (isKnown(event, 'compaction')) {
-    const { summary, tokens_before: tokens } = event.payload;
-    return [`## Compacted at ${tokens} tokens`, quote(bounded(summary))];
-  }
-  if (isKnown(event, 'branch_summary')) {
-    return ['## Summary of a branch that was left', quote(bounded(event.payload.summary))];
-  }
-  if (isKnown(event, 'context_edit')) {
-    const { target_id: target, action, content, reason } = event.payload;
-    const why = reason === undefined ? '' : `: ${inlineCode(reason)}`;
-    const line = `*From here on the model sees entry ${inlineCode(target)} ${action === 'omit' ? 'no more' : 'changed'}*${why}`;
-    return content === undefined ? [line] : [line, fence(bounded(content), 'text')];
-  }
-  return [];
+  const account = accountOf(event);
+  if (!account?.readers.includes('markdown')) return [];
+  const { title = event.event_type, parts } = account;
+  return [
+    `## ${title}: ${inlineCode(factsOf(account))}`,
+    ...parts.map(({ text }) => quote(bounded(text))),
+  ];
 }
 
 function renderMessage({

@@ -1,4 +1,4 @@
-import { isJsonObject } from '../core/json.ts';
+import { isJsonObject, type JsonObject, type JsonValue, toText } from '../core/json.ts';
 import { inputsLabel, threadLabel } from '../core/label.ts';
 import {
   type AssistantBlock,
@@ -9,17 +9,22 @@ import {
   toolCallsOf,
 } from '../core/message.ts';
 import { headChars } from '../core/text.ts';
+import { accountOf, lineOf } from './account.ts';
 import { isKnown, type TreeEntry } from './tree.ts';
 
 const MAX_TEXT = 200;
 const MAX_ARGUMENTS = 60;
+const MAX_CALL = 80;
 
 /** Describes an entry in one line of at most 200 characters. A result is described with its call, if that is known. */
 export function describeEntry(
   entry: TreeEntry,
   { call, isAnswered = false }: { readonly call?: ToolCallBlock; readonly isAnswered?: boolean },
 ): string {
-  if (!isKnown(entry, 'message')) return inOneLine(entryText(entry));
+  if (!isKnown(entry, 'message')) {
+    const account = accountOf(entry);
+    return account ? inOneLine(lineOf(account)) : '';
+  }
   const { message } = entry.payload;
   switch (message.role) {
     case 'user':
@@ -36,7 +41,11 @@ function inOneLine(text: string): string {
     .replaceAll(/^#{1,6} |\*\*|^```\w*$/gm, '')
     .replaceAll(/\s+/g, ' ')
     .trim();
-  return line.length <= MAX_TEXT ? line : `${headChars(line, MAX_TEXT - 1)}…`;
+  return shortened(line, MAX_TEXT);
+}
+
+function shortened(text: string, max: number): string {
+  return text.length <= max ? text : `${headChars(text, max - 1)}…`;
 }
 
 function startOf(content: readonly (ContentBlock | AssistantBlock)[]): string {
@@ -78,88 +87,107 @@ function answerText(message: Extract<Message, { role: 'assistant' }>, isAnswered
   return parts.filter((part) => part !== '').join(' ');
 }
 
-/** Arguments that hold what is written, of the built-in tools and of pi's. */
-const CONTENTS = new Set(['old_string', 'new_string', 'edits', 'oldText', 'newText', 'content']);
-
-/** Shows a call as `name(arguments…)`, without contents of files; a lone text argument without its name. */
 function callText({ name, input, malformed }: ToolCallBlock): string {
-  const child = malformed === undefined ? childText(name, input) : undefined;
-  if (child !== undefined) return child;
-  const hidden = input['item_type'] === 'directive' ? 'item_type' : undefined;
-  const members = Object.entries(input).filter(([key]) => key !== hidden && !CONTENTS.has(key));
-  const [[, only] = []] = members;
   const text =
-    malformed ??
-    (members.length === 1 && typeof only === 'string'
-      ? only
-      : members.map(([key, value]) => `${key}=${valueText(value)}`).join(', '));
-  const line = text.slice(0, MAX_ARGUMENTS * 2).replaceAll(/\s+/g, ' ');
-  const isCut = line.length > MAX_ARGUMENTS || text.length > MAX_ARGUMENTS * 2;
-  return `${shortToolName(name)}(${isCut ? `${headChars(line, MAX_ARGUMENTS - 1)}…` : line})`;
+    malformed === undefined ? callLabel(name, input) : `${shortToolName(name)} ${malformed}`;
+  return shortened(text, MAX_CALL);
 }
 
-/** Shows a call that starts a thread as its label, or its directive and inputs. */
-function childText(name: string, input: ToolCallBlock['input']): string | undefined {
-  const { item_type: type, item_id: id, parameters, label } = input;
-  if (!name.endsWith('execute') || type !== 'directive' || typeof id !== 'string') return undefined;
+/** The inputs that identify a call, in order of preference. */
+const SUBJECTS = ['path', 'pattern', 'command', 'query', 'item_id', 'operation', 'url'] as const;
+
+/** Names a call as `read src/a.js` or `bash npm test`; one that starts a thread by its label, or its directive and inputs. */
+export function callLabel(name: string, input: JsonObject): string {
+  const child = directiveCall(name, input);
+  const { label } = input;
   const own = typeof label === 'string' ? threadLabel(label) : '';
-  return own === '' ? inputsLabel(id, isJsonObject(parameters) ? parameters : {}) : own;
+  if (child) return own === '' ? inputsLabel(child.directive, child.inputs) : own;
+  const tool = shortToolName(name);
+  // a tool that is not built in has every argument
+  const subjects = SUBJECTS.flatMap((key) => {
+    const value = input[key];
+    const isSubject = isBuiltIn(name) && typeof value === 'string' && value !== '';
+    return isSubject ? [key === 'pattern' ? quoted(value) : value] : [];
+  });
+  const named = subjects.slice(0, tool === 'grep' ? 2 : 1).toReversed();
+  const what = subjects.length > 0 ? named : Object.values(input).map(shortValue);
+  return [tool, ...(tool === 'ls' && what.length === 0 ? ['.'] : what)].join(' ');
 }
 
-function valueText(value: unknown): string {
-  if (typeof value === 'string') return value.slice(0, MAX_ARGUMENTS * 2);
-  return JSON.stringify(value).slice(0, MAX_ARGUMENTS * 2);
+function quoted(pattern: string): string {
+  return /^[\w./*?{},[\]-]+$/.test(pattern) ? pattern : JSON.stringify(pattern);
 }
 
-/** Returns the name of a tool without the prefix of the built-in ones. */
-function shortToolName(name: string): string {
-  return name.replace(/^rye_(?:file_system_)?(?=.)/, '');
+function shortValue(value: JsonValue = ''): string {
+  return shortened(toText(value), MAX_ARGUMENTS);
+}
+
+/** Returns the directive that a call runs as a child thread. */
+export function directiveCall(
+  name: string,
+  { item_type: type, item_id: id, parameters }: JsonObject,
+): { readonly directive: string; readonly inputs: JsonObject } | undefined {
+  if (!/^rye[_/]execute$/.test(name) || type !== 'directive' || typeof id !== 'string')
+    return undefined;
+  return { directive: id, inputs: isJsonObject(parameters) ? parameters : {} };
+}
+
+/** Prefixes of the built-in tools, whose last word is enough: `rye/file-system/read` is `read`. */
+const BUILT_IN = /^rye\/(?:file-system\/|agent\/(?:threads\/)?)?(?=[^/]+$)/;
+/** The same prefixes in wire names, which are all that is known of a call that has not begun. */
+const BUILT_IN_WIRE = /^rye_(?:file_system_|agent_(?:threads_)?)?(?!core_|examples_)/;
+
+function isBuiltIn(name: string): boolean {
+  return BUILT_IN.test(name) || BUILT_IN_WIRE.test(name);
+}
+
+/** Returns the name of a tool for people, from its ID or its wire name: `read`, but `rye/core/greet` and `notes/words`. */
+export function shortToolName(name: string): string {
+  // a damaged log may have anything for a name
+  return toText(name).replace(BUILT_IN, '').replace(BUILT_IN_WIRE, '') || name;
 }
 
 /** The task in the first message of a thread, and the rest: the directive's markup and the standard instructions. */
 export interface DirectiveTask {
   readonly name: string;
+  /** The body; the description of a directive without one. */
   readonly task: string;
   readonly instructions: string;
 }
 
-const WORK_ORDER = /^<directive name="([^"]*)">\n([\s\S]*?)\n<\/directive>\n*/;
+const DIRECTIVE = /(?:^|\n)<directive name="([^"\n]{0,200})">\n/;
+const END = '\n</directive>';
 const DESCRIPTION = /^<description>([\s\S]*?)<\/description>\n?/;
-const PERMISSIONS = /^<permissions\b[^>]*>[\s\S]*?<\/permissions>\n?/;
+const PERMISSIONS = /^<permissions\b[^>]*\/>\n?|^<permissions\b[\s\S]*?<\/permissions>\n?/;
 const RETURN_INSTRUCTION = '\nWhen you have completed all steps, call the `rye_directive_return`';
 
 /** Extracts the task from a message that a directive was rendered to; undefined for any other message. */
 export function taskOf(message: Message): DirectiveTask | undefined {
   const [block] = message.content;
-  if (message.role !== 'user' || block?.type !== 'text') return undefined;
-  if (!block.text.startsWith('<directive name="')) return undefined;
-  const [whole, name = '', inner = ''] = WORK_ORDER.exec(block.text) ?? [];
-  if (whole === undefined) return undefined;
+  return message.role === 'user' && block?.type === 'text' ? taskIn(block.text) : undefined;
+}
+
+/** Extracts the task from the text of a message; undefined for any text without a directive. */
+export function taskIn(text: string): DirectiveTask | undefined {
+  const opening = DIRECTIVE.exec(text);
+  const end = text.lastIndexOf(END);
+  const start = opening === null ? 0 : opening.index + opening[0].length;
+  if (opening === null || end < start - 1) return undefined;
+  const inner = text.slice(start, Math.max(start, end));
   const description = DESCRIPTION.exec(inner)?.[1] ?? '';
-  const body = inner.replace(DESCRIPTION, '').replace(PERMISSIONS, '');
-  const end = body.indexOf(RETURN_INSTRUCTION);
-  const own = (end === -1 ? body : body.slice(0, end)).trim();
-  const instructions = `${end === -1 ? '' : body.slice(end)}\n${block.text.slice(whole.length)}`;
-  return { name, task: own === '' ? description : own, instructions: instructions.trim() };
-}
-
-/** The text that another thread or a person sent to a running thread, and who sent it. */
-export interface DeliveredText {
-  readonly from: string;
-  readonly isPerson: boolean;
-  readonly text: string;
-}
-
-const DELIVERY =
-  /^<delivery marker="([0-9a-f]+)" kind="[^"]*" from="([^"]*)">\n([^\n]*)\n([\s\S]*)\n<\/delivery marker="\1">$/;
-
-/** Extracts a message from the envelope in which the model gets it; undefined for any other text. */
-export function deliveryOf(content: string): DeliveredText | undefined {
-  if (!content.startsWith('<delivery ')) return undefined;
-  const [, , from, preface = '', text] = DELIVERY.exec(content) ?? [];
-  if (from === undefined || text === undefined) return undefined;
-  const isPerson = preface.startsWith('A message from the person');
-  return { from, isPerson, text: text.replaceAll('&lt;', '<') };
+  const body = `\n${inner.replace(DESCRIPTION, '').replace(PERMISSIONS, '')}`;
+  const cut = body.lastIndexOf(RETURN_INSTRUCTION);
+  const own = (cut === -1 ? body : body.slice(0, cut)).trim();
+  const rest = [
+    text.slice(0, opening.index),
+    cut === -1 ? '' : body.slice(cut + 1),
+    text.slice(end + END.length),
+  ];
+  return {
+    name: opening[1] ?? '',
+    task: own === '' ? description.trim() : own,
+    instructions: rest.join('\n').trim(),
+  };
 }
 
 /** Yields every text that a search looks in: the whole content, arguments and results; no image data. */
@@ -203,39 +231,4 @@ export function childThreadOf(entry: TreeEntry): string | undefined {
   if (typeof id === 'string') return id;
   const [block] = message.content;
   return block?.type === 'text' ? THREAD_ID.exec(block.text)?.[1] : undefined;
-}
-
-function entryText(entry: TreeEntry): string {
-  if (isKnown(entry, 'custom_message')) {
-    const { custom_type: type, content } = entry.payload;
-    const delivered = deliveryOf(content);
-    if (delivered?.isPerson === true) return delivered.text;
-    const [name, text] = delivered ? [`from ${delivered.from}`, delivered.text] : [type, content];
-    return `${name}: ${headChars(text, MAX_TEXT)}`;
-  }
-  if (isKnown(entry, 'compaction')) {
-    return `${entry.payload.tokens_before} tokens: ${headChars(entry.payload.summary, MAX_TEXT)}`;
-  }
-  if (isKnown(entry, 'branch_summary')) return headChars(entry.payload.summary, MAX_TEXT);
-  if (isKnown(entry, 'label')) {
-    return `${entry.payload.target_id}: ${entry.payload.label ?? '(cleared)'}`;
-  }
-  if (isKnown(entry, 'title')) return entry.payload.title;
-  if (isKnown(entry, 'leaf')) return `to ${entry.payload.target_id ?? 'the root'}`;
-  return otherText(entry);
-}
-
-function otherText(entry: TreeEntry): string {
-  if (isKnown(entry, 'model_change')) return `${entry.payload.provider}/${entry.payload.model}`;
-  if (isKnown(entry, 'thinking_change')) return entry.payload.level;
-  if (isKnown(entry, 'custom')) return entry.payload.custom_type;
-  if (isKnown(entry, 'context_edit')) return `${entry.payload.action} ${entry.payload.target_id}`;
-  if (isKnown(entry, 'system_prompt')) {
-    const { text, tools } = entry.payload;
-    return `${tools.length} tools ${headChars(text, MAX_TEXT)}`;
-  }
-  if (isKnown(entry, 'rule_injection')) {
-    return entry.payload.rules.map(({ name }) => name).join(', ');
-  }
-  return '';
 }

@@ -1,11 +1,12 @@
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
-import { timeOf } from '../core/original.ts';
+import { compact } from '../core/json.ts';
+import { originalCostOf, timeOf } from '../core/original.ts';
 import { toMicroUsd, toUsd } from '../core/usage.ts';
 import { isKnown } from './tree.ts';
 
 /** The price and the time of one answer of the model. */
 export interface TurnFacts {
-  /** USD; absent while it is not known. */
+  /** USD, also of an imported answer, which was paid for before rye had it; absent while it is not known. */
   readonly spend?: number;
   /** Seconds from the entry before it; absent in logs without times. */
   readonly seconds?: number;
@@ -22,12 +23,13 @@ export function turnFacts(
   for (const event of events) {
     if (event.event_type === 'run_started') before = globalThis.Date.parse(event.timestamp);
     if (isKnown(event, 'cost')) {
-      const { spend } = event.payload.total;
+      // a foreign log may have anything for a total
+      const { spend } = { ...event.payload.total };
       if (answer !== undefined && Number.isFinite(spend)) {
         const own = toUsd(Math.max(0, toMicroUsd(spend) - toMicroUsd(spent)));
         facts.set(answer, { ...facts.get(answer), spend: own });
       }
-      spent = spend;
+      if (Number.isFinite(spend)) spent = spend;
       answer = undefined;
     }
     if (event.id === undefined) continue;
@@ -35,7 +37,8 @@ export function turnFacts(
     if (isKnown(event, 'message') && event.payload.message.role === 'assistant') {
       answer = event.id;
       const seconds = (now - before) / 1000;
-      facts.set(answer, seconds >= 0 ? { seconds } : {});
+      const spend = originalCostOf(event);
+      facts.set(answer, compact({ spend, seconds: seconds >= 0 ? seconds : undefined }));
     }
     before = now;
   }

@@ -114,10 +114,10 @@ describe('a session that was handed off twice', () => {
       new RegExp(`^── handed off to ${at(index)} · [-0-9]{10} [0-9:]{5} ──$`);
     expect(texts(out)).toEqual([
       '● user: Do the work.',
-      '● tool: read(one) → 1 one!',
+      '● tool: read one → 1 one!',
       expect.stringMatching(handoff(1)),
       expect.stringContaining('● user: '),
-      '● tool: read(two) → 1 two!',
+      '● tool: read two → 1 two!',
       expect.stringMatching(handoff(2)),
       expect.stringContaining('● user: '),
       '◆ model: Quolls, one and two.',
@@ -126,7 +126,7 @@ describe('a session that was handed off twice', () => {
     expect(err).toMatch(/^6 of \d+ entries\n$/);
     for (const id of ids) expect((await rye('threads', 'entries', id)).out).toBe(out);
     const found = await rye('threads', 'entries', at(2), '--search', 'one!');
-    expect(texts(found.out)).toEqual(['● tool: read(one) → 1 one!', '']);
+    expect(texts(found.out)).toEqual(['● tool: read one → 1 one!', '']);
     expect((await json('threads', 'entries', at(1)))['chain']).toEqual(ids);
   });
 

@@ -94,7 +94,7 @@ describe('threads entries', () => {
     expect(drawn).toMatchObject({ code: 0, err: expect.stringContaining('3 of ') });
     expect(drawn.out.split('\n').map((line) => line.slice(21).trimEnd())).toEqual([
       '● user: Do the work.',
-      '● tool: [the file] read(a.txt) → 1\tcontent of a'.replace('\t', ' '),
+      '● tool: [the file] read a.txt → 1\tcontent of a'.replace('\t', ' '),
       '◆ model: Answer 3.',
       '',
     ]);

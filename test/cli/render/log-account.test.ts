@@ -11,7 +11,7 @@ type Row = {
 const ROWS: readonly Row[keyof Row][] = [
   ['budget', { max_usd: 0.5, parent_thread_id: 'boss-1' }, '$0.5000 of boss-1'],
   ['turn_started', { turn: 2 }, 'turn 2'],
-  ['system_prompt', { text: 'You are.', tools: [{}, {}] }, '8 characters, 2 tools'],
+  ['system_prompt', { text: 'You are.', tools: [{}, {}] }, '8 characters, 2 tools: You are.'],
   ['context_injected', { position: 'before', blocks: [] }, 'before: nothing'],
   [
     'hook_fired',
@@ -24,16 +24,16 @@ const ROWS: readonly Row[keyof Row][] = [
       outcome: 'failed',
       error: 'no',
     },
-    'h on limit: failed 5ms, no',
+    'h on limit: failed, 5ms: no',
   ],
   ['label', { target_id: 'a1', label: null }, 'none on a1'],
-  ['context_edit', { target_id: 'a1', action: 'omit', reason: 'cut' }, 'omit a1: cut'],
-  ['leaf', { target_id: null }, 'moved to the root'],
   [
-    'delivery',
-    { decision: 'hold', reason: 'unknown_risk', at: null },
-    'decision=hold reason=unknown_risk',
+    'context_edit',
+    { target_id: 'a1', action: 'omit', reason: 'cut' },
+    'the model no longer sees a1: cut',
   ],
+  ['leaf', { target_id: null }, 'moved to the root'],
+  ['delivery', { decision: 'hold', reason: 'unknown_risk', at: null }, 'hold: unknown_risk'],
   [
     'thread_finished',
     { status: 'error', result: '', cost: NO_COST, error: { code: 'internal', message: 'oh\nno' } },

@@ -23,7 +23,8 @@ it('a page of one branch has only its own entries and labels', () => {
   const other = pageOf(onlyPath({ ...whole, leafId: 'e3' }));
   expect(articles(other)).toBe(3);
   expect(other).toContain('I would rather guess');
-  expect(other).not.toContain('child thread audit/count-7 started');
+  expect(pageOf(whole)).toContain('↳ started audit/count-7 (audit/count)');
+  expect(other).not.toContain('↳ started audit/count-7');
 });
 
 // Requirement: page-by-replacement

@@ -4,12 +4,12 @@ import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { taskOf } from '../../../src/features/html/directive.ts';
 import { exportHtml } from '../../../src/features/html/page.ts';
 import type { EventDraft } from '../../../src/kernel/core/events.ts';
 import { diffOf } from '../../../src/kernel/core/line-diff.ts';
 import type { ExportSource } from '../../../src/kernel/export/source.ts';
 import { decodeLine } from '../../../src/kernel/log/codec.ts';
+import { taskIn } from '../../../src/kernel/log/entry-text.ts';
 import { buildTree } from '../../../src/kernel/log/tree.ts';
 import { launchBrowser, missingBrowser, watchedPage } from '../../helpers/browser.ts';
 import { removeFolder } from '../../helpers/remove-folder.ts';
@@ -140,8 +140,11 @@ it('a diff shows changed lines with three lines beside them', () => {
 });
 
 it('the task of a directive is its body without permissions and return instructions', () => {
-  expect(taskOf(DIRECTIVE)).toEqual({ name: 'work', text: 'Find the **mistake** of March.' });
-  expect(taskOf('a text with <directive name="x"> in it')).toBeUndefined();
+  expect(taskIn(DIRECTIVE)).toMatchObject({
+    name: 'work',
+    task: 'Find the **mistake** of March.',
+  });
+  expect(taskIn('a text with <directive name="x"> in it')).toBeUndefined();
 });
 
 it('a long output is cut at line ends and between words, with counts', () => {

@@ -8,7 +8,7 @@ import type { ThreadPlan } from '../../../kernel/core/plan.ts';
 import type { ChatDesk } from '../../ui/chat/actions.ts';
 import type { HeldKeys } from '../../ui/chat/held-keys.ts';
 import { canPick, canRedraw } from '../../ui/io.ts';
-import { payloadOf, waitText } from '../../ui/render/progress-line.ts';
+import { payloadOf, progressLine } from '../../ui/render/progress-line.ts';
 import { oneLine, type Shown, shown } from '../../ui/visible.ts';
 import {
   type Context,
@@ -227,10 +227,10 @@ function secretsOf(
 function warningPrinter({ io, global }: Context): (event: LogEvent | UnknownEvent) => void {
   return (event) => {
     if (global.quiet) return;
-    const wait = payloadOf(event, 'retry_scheduled');
-    const note = wait ? waitText(wait, wait.delay_ms) : payloadOf(event, 'note')?.text;
-    if (wait || note?.startsWith('warning: '))
-      io.stderr.write(shown`rye: ${oneLine(note ?? '')}\n`);
+    const isWait = payloadOf(event, 'retry_scheduled') !== undefined;
+    const isWarning = payloadOf(event, 'note')?.text.startsWith('warning: ') === true;
+    const line = isWait || isWarning ? progressLine(event) : undefined;
+    if (line) io.stderr.write(shown`rye: ${line.text}\n`);
   };
 }
 

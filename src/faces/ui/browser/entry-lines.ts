@@ -1,5 +1,6 @@
 import { getImageDimensions } from '@mariozechner/pi-tui';
 import {
+  accountOf,
   childThreadOf,
   type OpenedTree,
   shortKind,
@@ -7,6 +8,12 @@ import {
   type TurnFacts,
   taskOf,
 } from '../../../kernel/app/api/trees.ts';
+import {
+  diffOf,
+  type Replacement,
+  replacementsIn,
+  withoutReplacements,
+} from '../../../kernel/core/line-diff.ts';
 import {
   type AssistantBlock,
   type ContentBlock,
@@ -163,22 +170,13 @@ function jsonLines(value: unknown, columns: number): readonly Line[] {
     });
 }
 
-/** Shows a replacement as a diff; the lines that both texts start or end with are context. */
-function changeLines(before: string, after: string, columns: number): readonly Line[] {
-  const [old, now] = [clean(before).split('\n'), clean(after).split('\n')];
-  const most = Math.min(old.length, now.length);
-  let start = 0;
-  while (start < most && old[start] === now[start]) start += 1;
-  let end = 0;
-  while (end < most - start && old.at(-1 - end) === now.at(-1 - end)) end += 1;
-  const show = (lines: readonly string[], sign: string, style: Style): readonly Line[] =>
-    lines.flatMap((line) => plainLines(`${sign} ${line}`, style, columns));
-  return [
-    ...show(old.slice(0, start), ' ', 'dim'),
-    ...show(old.slice(start, old.length - end), '-', 'removed'),
-    ...show(now.slice(start, now.length - end), '+', 'added'),
-    ...show(old.slice(old.length - end), ' ', 'dim'),
-  ];
+const SIGNS = { add: '+', remove: '-', same: ' ', gap: '…' } as const;
+const DIFF_STYLES = { add: 'added', remove: 'removed', same: 'dim', gap: 'dim' } as const;
+
+function changeLines({ before, after }: Replacement, columns: number): readonly Line[] {
+  return diffOf(clean(before), clean(after)).flatMap(({ kind, text }) =>
+    plainLines(`${SIGNS[kind]} ${text}`, DIFF_STYLES[kind], columns),
+  );
 }
 
 /** Maximum characters shown of one text. */
@@ -238,25 +236,19 @@ class Pane {
   }
 
   body({ entry, call }: TreeRow, turn: TurnFacts | undefined): void {
-    const payload: Readonly<Record<string, unknown>> = { ...entry.payload };
-    switch (entry.event_type) {
-      case 'message':
-        this.#message(payload['message'] as Message, call);
-        if (turn) this.#plain(turnText(turn), 'dim');
-        break;
-      case 'compaction':
-      case 'branch_summary':
-        this.#withRest(payload, 'summary');
-        break;
-      case 'custom_message':
-        this.#withRest(payload, 'content');
-        break;
-      case 'system_prompt':
-        this.#withRest(payload, 'text');
-        break;
-      default:
-        this.#members(payload);
+    const payload: Record<string, unknown> = { ...entry.payload };
+    if (entry.event_type === 'message') {
+      this.#message(payload['message'] as Message, call);
+      if (turn) this.#plain(turnText(turn), 'dim');
+      return;
     }
+    for (const { member = '', text } of accountOf(entry)?.parts ?? []) {
+      if (!Object.hasOwn(payload, member)) continue;
+      delete payload[member];
+      this.#text(text, markdownLines);
+      this.lines.push(GAP);
+    }
+    this.#members(payload);
   }
 
   #message(message: Message, call: ToolCallBlock | undefined): void {
@@ -315,12 +307,10 @@ class Pane {
   #call({ name, input, malformed }: ToolCallBlock): void {
     this.#plain(name, 'tool');
     if (malformed !== undefined) this.#plain(malformed, 'warn');
-    const { edits, ...rest } = input;
-    const changes = [rest, ...(Array.isArray(edits) ? edits : [])].flatMap(changeOf);
-    const isShown = changes.length > 0;
-    this.#members(isShown ? withoutChange(rest) : input);
-    for (const [before, after] of changes) {
-      this.#add(changeLines(before, after, this.#columns));
+    const changes = replacementsIn(input);
+    this.#members(changes.length > 0 ? withoutReplacements(input) : input);
+    for (const change of changes) {
+      this.#add(changeLines(change, this.#columns));
       this.lines.push(GAP);
     }
   }
@@ -335,14 +325,6 @@ class Pane {
       `${Math.floor((data.length * 3) / 4).toLocaleString('en')} bytes`,
     ];
     this.#plain(`[image: ${facts.join(', ')}]`, 'tool');
-  }
-
-  /** Shows the main text of a payload, then its other members. */
-  #withRest(payload: Readonly<Record<string, unknown>>, name: string): void {
-    const { [name]: text, ...rest } = payload;
-    this.#text(String(text), markdownLines);
-    this.lines.push(GAP);
-    this.#members(rest);
   }
 
   #members(values: Readonly<Record<string, unknown>>): void {
@@ -384,28 +366,6 @@ function placeOf({ leaf, aboveLeaf, active }: TreeRow): string {
   if (leaf) return 'the head: the conversation continues here';
   if (aboveLeaf) return 'the head is below this entry, hidden by the filter';
   return active ? 'on the path to the head' : 'on another branch';
-}
-
-const CHANGE_NAMES = [
-  ['old_string', 'new_string'],
-  ['oldText', 'newText'],
-] as const;
-
-/** Returns the texts before and after, if an input replaces text. */
-function changeOf(input: unknown): readonly (readonly [string, string])[] {
-  if (typeof input !== 'object' || input === null) return [];
-  const values: Readonly<Record<string, unknown>> = { ...input };
-  return CHANGE_NAMES.flatMap(([old, now]) => {
-    const [before, after] = [values[old], values[now]];
-    return typeof before === 'string' && typeof after === 'string'
-      ? [[before, after] as const]
-      : [];
-  });
-}
-
-function withoutChange(input: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  const names = new Set<string>(CHANGE_NAMES.flat());
-  return Object.fromEntries(Object.entries(input).filter(([name]) => !names.has(name)));
 }
 
 function answerFacts(message: Extract<Message, { role: 'assistant' }>): string {

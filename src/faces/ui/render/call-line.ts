@@ -1,79 +1,17 @@
-import { type JsonObject, type JsonValue, toText } from '../../../kernel/core/json.ts';
+import { shortReason, shortToolName } from '../../../kernel/app/api/trees.ts';
+import type { JsonObject, JsonValue } from '../../../kernel/core/json.ts';
 import type { ToolOutcome } from '../../../kernel/core/message.ts';
 import { count } from '../../cli/output.ts';
-import { squeeze } from '../terminal-text.ts';
-import { oneLine, type Shown, shown } from '../visible.ts';
+import { oneLine, type Shown } from '../visible.ts';
 
-/** Prefixes of the built-in tools, whose last word is enough: `rye/file-system/read` is `read`. */
-const BUILT_IN = /^rye\/(?:file-system\/|agent\/(?:threads\/)?)?(?=[^/]+$)/;
-/** The same prefixes in wire names, which are all that is known of a call that has not begun. */
-const BUILT_IN_WIRE = /^rye_(?:file_system_|agent_(?:threads_)?)?(?!core_|examples_)/;
-/** The inputs that identify a call, in order of preference. */
-const SUBJECTS = ['path', 'pattern', 'command', 'query', 'item_id', 'operation', 'url'] as const;
-
-/** Returns the name of a tool for people, from its ID or its wire name: `read`, but `rye/core/greet` and `notes/words`. */
+/** Returns the name of a tool for people: `read`, but `rye/core/greet` and `notes/words`. */
 export function toolName(name: string): Shown {
-  return oneLine(bareName(name));
-}
-
-function bareName(name: string): string {
-  return name.replace(BUILT_IN, '').replace(BUILT_IN_WIRE, '') || name;
+  return oneLine(shortToolName(name));
 }
 
 /** True for the call with which a model returns the outputs. A person sees the outputs instead. */
 export function isReturn(name: string): boolean {
   return /^(?:rye_)?directive_return$/.test(name) || name.endsWith('/directive_return');
-}
-
-/** Columns of one argument. */
-const VALUE_COLUMNS = 60;
-
-/** Formats a call as `read src/a.js` or `bash npm test`. A call of a tool that is not built in has every argument. */
-export function callLabel(name: string, input: JsonObject): Shown {
-  const child = directiveCall(name, input);
-  if (child) return childLabel(child.directive, child.inputs);
-  const isBuiltIn = BUILT_IN.test(name) || BUILT_IN_WIRE.test(name);
-  const subjects = SUBJECTS.flatMap((key) => {
-    const value = input[key];
-    return isBuiltIn && typeof value === 'string' && value !== '' ? [{ key, value }] : [];
-  });
-  const tool = bareName(name);
-  const named = subjects.slice(0, tool === 'grep' ? 2 : 1).toReversed();
-  const what =
-    subjects.length > 0
-      ? named.map(({ key, value }) => (key === 'pattern' ? quoted(value) : value))
-      : Object.values(input).map(shortValue);
-  const isSilent = tool === 'ls' && what.length === 0;
-  return oneLine([tool, ...(isSilent ? ['.'] : what)].join(' '));
-}
-
-function quoted(pattern: string): string {
-  return /^[\w./*?{},[\]-]+$/.test(pattern) ? pattern : JSON.stringify(pattern);
-}
-
-function shortValue(value: JsonValue | undefined): string {
-  return value === undefined ? '' : squeeze(toText(value), VALUE_COLUMNS);
-}
-
-/** Returns the directive that a call runs as a child thread. */
-export function directiveCall(
-  name: string,
-  input: JsonObject,
-): { readonly directive: string; readonly inputs: JsonObject } | undefined {
-  if (!/^rye[_/]execute$/.test(name) || input['item_type'] !== 'directive') return undefined;
-  const { item_id: id, parameters } = input;
-  if (typeof id !== 'string') return undefined;
-  return { directive: id, inputs: isObject(parameters) ? parameters : {} };
-}
-
-/** Formats a child as its directive and its inputs: `summarize docs/f01.txt`. */
-export function childLabel(directive: string, inputs: JsonObject): Shown {
-  const values = Object.values(inputs).map(shortValue);
-  return oneLine([directive.replace(/^rye\/core\//, ''), ...values].join(' '));
-}
-
-function isObject(value: JsonValue | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** The end of a call, as far as it is known. */
@@ -174,18 +112,5 @@ export function failureReason(
   if (outcome === 'aborted') return 'it may have had side effects';
   if (PLAIN_WORDS.has(words) || words.startsWith('exit ')) return undefined;
   const why = reason ?? text.replace(/^[a-z_]+: /, '').split('\n')[0] ?? '';
-  return why === '' ? undefined : shortReason(outcome, why);
-}
-
-const MORE = /^- and (\d+) more$/;
-
-/** Returns a reason on one line. Of wrong arguments, only the first problem: the list of them is for the model. */
-export function shortReason(outcome: ToolOutcome, reason: string): Shown {
-  if (outcome !== 'invalid') return oneLine(reason);
-  const problems = reason.split('\n').filter((line) => line.startsWith('- '));
-  const [first] = problems;
-  if (first === undefined) return oneLine(reason);
-  const unlisted = MORE.exec(problems.at(-1) ?? '')?.[1];
-  const others = problems.length - 1 + (unlisted === undefined ? 0 : Number(unlisted) - 1);
-  return shown`${oneLine(first.slice(2))}${others === 0 ? '' : shown` (and ${others} more)`}`;
+  return why === '' ? undefined : oneLine(shortReason(outcome, why));
 }

@@ -1,6 +1,8 @@
+import { callLabel, directiveCall } from '../../../kernel/app/api/trees.ts';
 import type { EventPayloads } from '../../../kernel/core/events.ts';
-import { type JsonObject, type JsonValue, jsonEquals } from '../../../kernel/core/json.ts';
-import { type DiffLine, diffOf } from '../../../kernel/core/line-diff.ts';
+import { type JsonObject, jsonEquals } from '../../../kernel/core/json.ts';
+import { inputsLabel } from '../../../kernel/core/label.ts';
+import { type DiffLine, diffOf, replacementsIn } from '../../../kernel/core/line-diff.ts';
 import {
   type ToolCallBlock,
   type ToolResultMessage,
@@ -8,16 +10,8 @@ import {
 } from '../../../kernel/core/message.ts';
 import { formatSeconds, formatUsd } from '../../../kernel/core/usage.ts';
 import { type Colors, neutralize, wrapText } from '../terminal-text.ts';
-import { oneLine, visible } from '../visible.ts';
-import {
-  callLabel,
-  childLabel,
-  directiveCall,
-  failureReason,
-  isReturn,
-  outcomeWords,
-  toolName,
-} from './call-line.ts';
+import { oneLine, type Shown, visible } from '../visible.ts';
+import { failureReason, isReturn, outcomeWords, toolName } from './call-line.ts';
 import { MarkdownStream } from './markdown-stream.ts';
 import { layRow } from './row.ts';
 
@@ -27,19 +21,11 @@ function changesOf(before: string, after: string): readonly DiffLine[] {
 }
 
 /** Returns the changes of a call that edits or writes a file, as far as its input tells them. */
-function callDiff(tool: string, input: JsonObject, before?: string): readonly DiffLine[] {
-  const { edits, content } = input;
-  if (tool === 'write') {
-    return typeof content === 'string' ? changesOf(before ?? '', content) : [];
-  }
+function callDiff(tool: string, input: JsonObject, before = ''): readonly DiffLine[] {
+  const { content: after } = input;
+  if (tool === 'write') return typeof after === 'string' ? changesOf(before, after) : [];
   if (tool !== 'edit' && tool !== 'multi_edit') return [];
-  return [input, ...(Array.isArray(edits) ? edits : [])].flatMap(replacement);
-}
-
-function replacement(edit: JsonValue): readonly DiffLine[] {
-  if (typeof edit !== 'object' || edit === null || Array.isArray(edit)) return [];
-  const { old_string: before, new_string: after } = edit as JsonObject;
-  return typeof before === 'string' && typeof after === 'string' ? changesOf(before, after) : [];
+  return replacementsIn(input).flatMap((one) => changesOf(one.before, one.after));
 }
 
 const SIGNS = { add: '+', remove: '-', same: ' ', gap: '…' } as const;
@@ -115,23 +101,23 @@ export interface Held extends Block {
   release(told: string): void;
 }
 
-/** A line that is shown unless the reason of the end contains its text. */
+/** A line that is shown unless the reason of the end contains its reason. */
 export class HeldLine implements Held {
   readonly kind = 'line';
-  readonly #text: string;
+  readonly #reason: Shown;
   readonly #line: string;
   isDone = false;
   #isTold = false;
 
-  constructor(text: string, line: string) {
-    this.#text = text;
+  constructor(reason: Shown, line: string) {
+    this.#reason = reason;
     this.#line = line;
   }
 
   release(told: string): void {
     this.isDone = true;
     // what a step of a shipped directive told is the end of the reason
-    this.#isTold = told.includes(this.#text) || (told !== '' && oneLine(this.#text).endsWith(told));
+    this.#isTold = told.includes(this.#reason) || (told !== '' && this.#reason.endsWith(told));
   }
 
   take(): readonly string[] {
@@ -239,7 +225,7 @@ export class CallBlock implements Held {
   constructor({ name, input }: Pick<ToolCallBlock, 'name' | 'input'>, now: number) {
     this.#name = name;
     this.#input = input;
-    this.#label = callLabel(name, input);
+    this.#label = oneLine(callLabel(name, input));
     this.#startedAt = now;
   }
 
@@ -282,11 +268,11 @@ export class CallBlock implements Held {
   identify(tool: string): void {
     if (isReturn(this.#name)) return;
     this.#name = tool;
-    if (!this.child) this.#label = callLabel(tool, this.#input);
+    if (!this.child) this.#label = oneLine(callLabel(tool, this.#input));
   }
 
   name(directive: string, inputs: JsonObject): void {
-    this.#label = childLabel(directive, inputs);
+    this.#label = oneLine(inputsLabel(directive, inputs));
   }
 
   progress(text: string): void {

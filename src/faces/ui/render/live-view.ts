@@ -1,3 +1,4 @@
+import { accountOf, lineOf, waitText } from '../../../kernel/app/api/trees.ts';
 import type { EventPayloads, LogEvent, UnknownEvent } from '../../../kernel/core/events.ts';
 import type { JsonObject } from '../../../kernel/core/json.ts';
 import {
@@ -6,7 +7,6 @@ import {
   textOf,
   toolCallsOf,
 } from '../../../kernel/core/message.ts';
-import { formatCost } from '../../../kernel/core/usage.ts';
 import { count } from '../../cli/output.ts';
 import type { Io, Sink } from '../io.ts';
 import { type Colors, wrapText } from '../terminal-text.ts';
@@ -27,7 +27,7 @@ import {
   ThoughtBlock,
 } from './live-blocks.ts';
 import { Meters, shortModel, shortUsd } from './meters.ts';
-import { payloadOf, runLine, waitText } from './progress-line.ts';
+import { payloadOf, runLine } from './progress-line.ts';
 import { paint } from './text.ts';
 
 /** The waits for a provider that does not answer, from the first to the next answer. */
@@ -60,7 +60,7 @@ class RetryWait {
   /** Returns the countdown to the next attempt; undefined while none is waited for. */
   line(nowMs: number): Shown | undefined {
     if (this.#wait === undefined || this.#dueMs === 0) return undefined;
-    return shown`${waitText(this.#wait, this.#dueMs - nowMs)} (Ctrl-C to stop)`;
+    return shown`${oneLine(waitText(this.#wait, this.#dueMs - nowMs))} (Ctrl-C to stop)`;
   }
 
   reset(): void {
@@ -248,7 +248,8 @@ class View implements LiveView {
 
   /** A retry tells about the failure before it: by a countdown, and by one line once the waits are over. */
   #noteRetry(event: LogEvent | UnknownEvent): void {
-    this.#problem = payloadOf(event, 'error_classified')?.message ?? this.#problem;
+    const problem = payloadOf(event, 'error_classified')?.message;
+    if (problem !== undefined) this.#problem = oneLine(problem);
     if (payloadOf(event, 'retry_scheduled')) this.#release(this.#problem);
     const over = this.#retry.take(event, this.#now());
     if (over === undefined) return;
@@ -273,8 +274,8 @@ class View implements LiveView {
     }
     if (payloadOf(event, 'turn_started')) this.#releaseHeld();
     this.#delivered(event);
-    if (SHOWN_BY_BLOCKS.has(event.event_type)) this.#header(event);
-    else this.#line(event);
+    this.#header(event);
+    if (!SHOWN_BY_BLOCKS.has(event.event_type)) this.#line(event);
     if (this.#options.isVerbose === true) this.#details(event);
   }
 
@@ -313,16 +314,19 @@ class View implements LiveView {
     this.#endMessage();
     const mark = line.tone === 'plain' ? '·' : '!';
     const text = paint(line.tone, shown`  ${mark} ${line.text}`, this.#options.colors);
-    const problem = payloadOf(event, 'error_classified')?.message;
-    this.#add(problem === undefined ? lineBlock([text]) : new HeldLine(problem, text));
+    const { reason } = line;
+    this.#add(reason === undefined ? lineBlock([text]) : new HeldLine(reason, text));
   }
 
   #details(event: LogEvent | UnknownEvent): void {
-    const text = detailOf(event);
-    if (text === undefined) return;
+    const account = accountOf(event);
+    if (!account?.readers.includes('verbose')) return;
     this.#endMessage();
     const { colors, sink } = this.#options;
-    const [first = '', ...rest] = wrapText(oneLine(text), Math.max(8, sink.columns - 5));
+    const [first = '', ...rest] = wrapText(
+      oneLine(`${account.lead}${lineOf(account)}`),
+      Math.max(8, sink.columns - 5),
+    );
     const lines = [`  · ${first}`, ...rest.map((line) => `    ${line}`)];
     this.#add(lineBlock(lines.map((line) => colors.dim(line))));
   }
@@ -437,14 +441,8 @@ class View implements LiveView {
     const started = payloadOf(own, 'thread_started');
     if (started) this.#nameChild(event.thread_id, started.directive, started.inputs);
     const child = this.#children.get(event.thread_id)?.child;
-    if (!child) return;
-    const turn = payloadOf(own, 'turn_started')?.turn;
-    if (turn !== undefined) child.activity = `turn ${turn}`;
-    const call = payloadOf(own, 'tool_call_start');
-    if (call) child.activity = toolName(call.tool);
-    const wait = payloadOf(own, 'retry_scheduled');
-    if (wait) child.activity = waitText(wait, wait.delay_ms);
-    else if (own.event_type === 'request_started') child.activity = 'asking again';
+    const activity = ACTIVITIES.has(own.event_type) ? accountOf(own)?.text : undefined;
+    if (child && activity !== undefined) child.activity = toolName(activity);
   }
 
   /** Children of one directive that start together belong to the calls with their inputs. */
@@ -519,10 +517,17 @@ const TOLD_OTHERWISE: ReadonlySet<string> = new Set(['limit_reached', 'retry_sch
 
 const REFUSALS: ReadonlySet<string> = new Set(['fail', 'abort', 'suspend']);
 
+/** Events that tell what a child does from then on. */
+const ACTIVITIES: ReadonlySet<string> = new Set([
+  'turn_started',
+  'request_started',
+  'tool_call_start',
+  'retry_scheduled',
+]);
+
 /** Events without a separate line. */
 const SHOWN_BY_BLOCKS: ReadonlySet<string> = new Set([
   'thread_started',
-  'run_started',
   'tool_call_start',
   'tool_settled',
   'child_thread_started',
@@ -547,18 +552,6 @@ function headerLine(
     oneLine(run.threadId),
   ];
   return parts.join(colors.dim(' · '));
-}
-
-/** Returns the line of an event that only `-v` shows. */
-function detailOf(event: LogEvent | UnknownEvent): string | undefined {
-  const hook = payloadOf(event, 'hook_fired');
-  const turn = payloadOf(event, 'turn_started');
-  const cost = payloadOf(event, 'cost');
-  return hook?.matched === true
-    ? `hook ${hook.id} on ${hook.event}: ${hook.outcome}, ${hook.duration_ms}ms`
-    : turn?.request
-      ? `turn ${turn.turn}: request to ${turn.request.provider}/${turn.request.model}, up to ${turn.request.input_tokens} tokens in, ${turn.request.max_tokens} out`
-      : cost && `turn ${cost.turn} done: ${formatCost(cost.total)} so far`;
 }
 
 function limitText({ turns, spend }: JsonObject): readonly string[] {

@@ -1,4 +1,5 @@
 import type { ApprovalAttendant } from '../../../kernel/app/api/approvals.ts';
+import type { Tone } from '../../../kernel/app/api/trees.ts';
 import type { LogEvent, UnknownEvent } from '../../../kernel/core/events.ts';
 import type { ThreadResult } from '../../../kernel/core/thread.ts';
 import { formatCost } from '../../../kernel/core/usage.ts';
@@ -14,11 +15,10 @@ import { ResultCollector } from '../../cli/result-document.ts';
 import { withWarnings } from '../../cli/warnings.ts';
 import type { Io } from '../io.ts';
 import { type Colors } from '../terminal-text.ts';
-import { oneLine, partOf, type Shown, shown } from '../visible.ts';
-import { shortReason } from './call-line.ts';
+import { oneLine, type Shown, shown } from '../visible.ts';
 import { deliveredText } from './delivered.ts';
 import { nextLine } from './outcome.ts';
-import { type ProgressLine, payloadOf, runLines, type Tone } from './progress-line.ts';
+import { type ProgressLine, payloadOf, runLines } from './progress-line.ts';
 
 /** Renders text for a log file or a pipe: short progress lines on stderr, the final result on stdout. */
 export function createTextRenderer(io: Io, colors: Colors, isQuiet: boolean): Renderer {
@@ -84,9 +84,8 @@ function createProgress(
       if (line === undefined) return;
       // the line of a wait names the reason
       if (payloadOf(event, 'retry_scheduled')) held = held.filter(({ isOfModel }) => !isOfModel);
-      const reason = reasonOf(event);
-      if (reason !== undefined) {
-        held.push({ line, reason, isOfModel: event.event_type === 'error_classified' });
+      if (line.reason !== undefined) {
+        held.push({ line, isOfModel: event.event_type === 'error_classified' });
         return;
       }
       for (const one of held) print(one.line);
@@ -95,10 +94,11 @@ function createProgress(
     },
     end: (result) => {
       const told = oneLine(result?.error?.message ?? '');
-      for (const { line, reason } of held) {
+      for (const { line, isOfModel } of held) {
+        const { tone, head = line.text, reason = '' } = line;
         const isTold = told.includes(reason) || (told !== '' && reason.endsWith(told));
-        const rest = isTold ? withoutReason(line.text, reason) : line.text;
-        if (rest !== '') print({ ...line, text: rest });
+        if (!isTold) print(line);
+        else if (!isOfModel) print({ tone, text: head });
       }
       held = [];
     },
@@ -107,23 +107,8 @@ function createProgress(
 
 interface Held {
   readonly line: ProgressLine;
-  readonly reason: string;
   /** True for a failed call of the model. */
   readonly isOfModel: boolean;
-}
-
-/** Returns the sentence of a failure that the end of the run may repeat. */
-function reasonOf(event: LogEvent | UnknownEvent): string | undefined {
-  const problem = payloadOf(event, 'error_classified')?.message;
-  if (problem !== undefined) return oneLine(problem);
-  const settled = payloadOf(event, 'tool_settled');
-  return settled?.reason && shortReason(settled.outcome, settled.reason);
-}
-
-/** Returns the rest of a line before its reason; nothing of `permanent: REASON`. */
-function withoutReason(line: Shown, reason: string): Shown {
-  const rest = partOf(line, 0, line.length - reason.length - ': '.length);
-  return line.endsWith(`: ${reason}`) && rest.includes(' ') ? rest : shown``;
 }
 
 export function paint(tone: Tone, text: Shown, colors: Colors): Shown {

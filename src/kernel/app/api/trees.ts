@@ -11,10 +11,22 @@ import type { TreeDivider, TreeRow } from '../../log/tree-view.ts';
 import type { TurnFacts } from '../../log/turn-facts.ts';
 
 export {
-  childThreadOf,
+  type Account,
+  accountOf,
   type DeliveredText,
-  type DirectiveTask,
   deliveryOf,
+  lineOf,
+  membersOf,
+  shortReason,
+  type Tone,
+  waitText,
+} from '../../log/account.ts';
+export {
+  callLabel,
+  childThreadOf,
+  type DirectiveTask,
+  directiveCall,
+  shortToolName,
   taskOf,
 } from '../../log/entry-text.ts';
 export { holds, shortKind, TREE_FILTERS, wordsOf } from '../../log/tree-filter.ts';
