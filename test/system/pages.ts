@@ -31,6 +31,7 @@ const WORLDS: Readonly<Record<string, PageWorld>> = {
       { ...calls(toolUse('rye_directive_return', { summary: SUMMARY }, 'b')), usage: USAGE },
     ],
   },
+  'docs/plugins.md': {},
   'docs/directives.md': {
     ...INIT,
     before: [

@@ -13,8 +13,12 @@ export async function runPluginCommand(
     const commands = (await rye.plugins()).flatMap((plugin) => plugin.commands ?? []);
     const command = commands.find((one) => one.name === name);
     if (command === undefined) return undefined;
-    const print = (text: string): void => printText(io, `${text}\n`);
-    const status = await command.run({ words, json: global.json, rye, print });
+    const status = await command.run({
+      words,
+      json: global.json,
+      rye,
+      print: (text) => printText(io, `${text}\n`),
+    });
     return (status ?? 0) as ExitCode;
   });
 }

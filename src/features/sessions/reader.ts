@@ -4,6 +4,7 @@ import type {
   SessionTreeReads,
   TreeView,
 } from '../../kernel/app/api/trees.ts';
+import { learnWords } from '../../kernel/app/feature.ts';
 import type { Workspace } from '../../kernel/app/workspace.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../kernel/core/events.ts';
@@ -107,6 +108,7 @@ export class SessionTreeReader implements SessionTreeReads {
   }
 
   async #read(threadId: string): Promise<SessionPart> {
+    await learnWords(this.#workspace);
     const { events, offsets, problems } = await this.#workspace.store.logs.readEntries(threadId);
     const tree = buildTree(events, (index) => offsets[index] ?? 0);
     const handoff = handoffOf(events, threadId);

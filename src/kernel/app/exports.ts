@@ -12,7 +12,7 @@ import type { ThreadFiles } from '../threads/ports.ts';
 import type { ThreadDocument } from '../threads/thread-document.ts';
 import type { ThreadVerification } from './api/threads.ts';
 import type { ExportOptions, ThreadExport } from './api/trees.ts';
-import { featureMissing, featuresOf } from './feature.ts';
+import { featureMissing, featuresOf, learnWords } from './feature.ts';
 import { modelsOf } from './models.ts';
 import { threadFiles } from './thread-files.ts';
 import { verifyThread } from './verification/thread.ts';
@@ -35,6 +35,7 @@ export async function exportThread(
   threadId: string,
   { format, branch, redact = false, pageOf }: ExportOptions,
 ): Promise<ThreadExport> {
+  await learnWords(workspace);
   const files = threadFiles(workspace);
   const opened = await readUnlessUnsigned(workspace, threadId);
   const told = await factsOf(workspace, files, opened);

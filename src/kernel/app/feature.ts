@@ -1,4 +1,4 @@
-import { RyeError } from '../core/errors.ts';
+import { messageOf, RyeError } from '../core/errors.ts';
 import type { EventDraft, EventPayloads } from '../core/events.ts';
 import type { ItemType } from '../core/ids.ts';
 import type { Message } from '../core/message.ts';
@@ -201,7 +201,16 @@ export async function pluginsOf(workspace: Workspace): Promise<readonly Plugin[]
   return await loadPlugins(workspace);
 }
 
-/** What the plug-ins of an opened rye bring to its threads. */
+/** Has the plug-ins' words about custom entries ready for people who read a log. What is wrong with one is a notice. */
+export async function learnWords(workspace: Workspace): Promise<void> {
+  try {
+    await pluginsOf(workspace);
+  } catch (error) {
+    workspace.notice(`entries of plug-ins are shown as they are: ${messageOf(error)}`);
+  }
+}
+
+/** Returns the tools and handlers that plug-ins bring to threads. */
 export async function pluginPreset(workspace: Workspace): Promise<Preset> {
   const plugins = await pluginsOf(workspace);
   if (plugins.length === 0) return {};

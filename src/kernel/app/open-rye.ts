@@ -74,7 +74,7 @@ export function openRye(given: OpenRyeOptions): Rye {
   };
 }
 
-/** What plug-ins bring, for lists and checks. Runs refuse what is wrong with one; here it is a notice. */
+/** Returns the tools and handlers of plug-ins, for lists and checks. Runs refuse a faulty one; here it is a notice. */
 async function listedPlugins(workspace: Workspace): Promise<Preset> {
   try {
     return await pluginPreset(workspace);

@@ -10,6 +10,7 @@ import { readRegular } from '../disk/regular-file.ts';
 import { readConfigFile } from '../items/config-fs.ts';
 import type { FoundFile } from '../items/spaces-fs.ts';
 import { verifyFile } from '../items/verified-fs.ts';
+import { wordCustomEntries } from '../log/account.ts';
 import file from '../schemas/plugins.json' with { type: 'json' };
 import type { PluginEntry, PluginsFile } from '../schemas/plugins.ts';
 import { type Database, openSqlite } from '../storage/sqlite/engine.ts';
@@ -110,6 +111,7 @@ async function load(workspace: Workspace, root: string, entry: PluginEntry): Pro
   });
   assertPlugin(entry, plugin);
   made = plugin;
+  wordCustomEntries(plugin.events ?? {});
   return plugin;
 }
 
@@ -122,7 +124,7 @@ function bytesOf(root: string, entry: PluginEntry): Uint8Array {
   }
 }
 
-/** What was hashed is what runs: the module is made of the bytes, and not read again. */
+/** Makes the module of the bytes that were hashed, so that nothing else can run. */
 async function factoryOf(entry: PluginEntry, bytes: Uint8Array): Promise<PluginFactory> {
   const address = `data:text/javascript;base64,${Buffer.from(bytes).toString('base64')}`;
   try {
@@ -141,6 +143,11 @@ function assertPlugin(entry: PluginEntry, plugin: unknown): asserts plugin is Pl
   const { name, ...members } = plugin;
   if (typeof name !== 'string' || !PLUGIN_NAME.test(name)) {
     throw invalid(entry, 'its name is not small letters, digits and hyphens');
+  }
+  for (const type of Object.keys(members['events'] ?? {})) {
+    if (!type.startsWith(`${name}/`)) {
+      throw invalid(entry, `its custom type ${JSON.stringify(type)} does not begin with ${name}/`);
+    }
   }
   for (const member of Object.keys(members)) {
     const granted: readonly string[] = entry.may;

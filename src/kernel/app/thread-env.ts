@@ -11,6 +11,7 @@ import { needOfCall } from '../tools/call-need.ts';
 import { killGuard } from '../tools/kill-guard.ts';
 import { RestoredFiles } from '../tools/restored-files.ts';
 import { compileSchema } from '../tools/schema.ts';
+import type { Tool } from '../tools/tool.ts';
 import { featureMissing, pluginPreset, type ThreadParts, threadParts } from './feature.ts';
 import { liftsGuard } from './granted-tools.ts';
 import { projectGuards } from './guards.ts';
@@ -127,19 +128,28 @@ function connect(
     isShipped: base.isShipped,
     onNotice: base.notice,
     ...(Object.keys(handlers).length > 0 ? { handlers } : {}),
-    program: {
-      // plug-ins are loaded again wherever the thread is resumed
-      handlers: decidingNames(composeHandlers(preset.handlers ?? {})),
-      tools: own.map(({ id }) => id),
-      directives: [...defined.keys()],
-      mcp_servers: Object.keys(base.options.mcpServers ?? {}),
-      skills: base.programSkills.map(({ id }) => id),
-      travels: base.options.program !== undefined,
-    },
+    program: programParts(base, preset, own, defined),
     fleet: base.fleet,
     runner: async () => await runnerCommand(base, models),
     checkSchema: async (schema) => void (await compileSchema(schema)),
     indexExport: async (path) => await parts.search?.(base).index(path),
+  };
+}
+
+/** Names what a process needs to resume a thread of this program. Plug-ins are loaded again wherever that is. */
+function programParts(
+  base: Workspace,
+  { handlers = {} }: Preset,
+  tools: readonly Tool[],
+  directives: ReadonlyMap<string, unknown>,
+): ThreadPorts['program'] {
+  return {
+    handlers: decidingNames(composeHandlers(handlers)),
+    tools: tools.map(({ id }) => id),
+    directives: [...directives.keys()],
+    mcp_servers: Object.keys(base.options.mcpServers ?? {}),
+    skills: base.programSkills.map(({ id }) => id),
+    travels: base.options.program !== undefined,
   };
 }
 

@@ -26,6 +26,7 @@ import type {
   UnverifiedPart,
 } from './api/threads.ts';
 import { withLabel, withWorkingTime } from './child-label.ts';
+import { learnWords } from './feature.ts';
 import { threadFiles } from './thread-files.ts';
 import { listThreads, resolveThreadId, unlistedFolders } from './thread-list.ts';
 import { markLog } from './verification/parts.ts';
@@ -132,6 +133,7 @@ export class Threads implements ThreadsService {
     threadId: string,
     options: { tail?: number; since?: number; follow?: boolean; signal?: AbortSignal } = {},
   ): AsyncIterable<LogEvent | UnknownEvent> {
+    await learnWords(this.#workspace);
     yield* this.#ownLog(threadId, options);
     // a number of events and a place in the log are those of one thread, unless it is followed anyway
     const isPart = options.tail !== undefined || options.since !== undefined;

@@ -262,7 +262,7 @@ export class ToolCatalog implements ToolSource {
     const fixed = tools.find((tool) => tool.id === id || tool.id === alias);
     const others = tools.map((tool) => tool.id);
     return fixed
-      ? { tool: fixed, builtin: true }
+      ? { tool: fixed, builtin: this.#options.own?.some((one) => one.id === fixed.id) !== true }
       : { tool: await this.#itemTool(id, scope, others), builtin: false };
   }
 

@@ -70,6 +70,28 @@ function entry(title: string, text: string, more: Partial<Account> = {}): Told {
   return { title, text, ...more };
 }
 
+/** Returns a few words about a custom entry. */
+export type CustomWords = (data: JsonObject) => string;
+
+/** The words of plug-ins about their custom entries, by the custom type. */
+const CUSTOM = new Map<string, CustomWords>();
+
+/** Takes words about custom entries, for all faces of this process. A custom type begins with the name of its plug-in. */
+export function wordCustomEntries(words: Readonly<Record<string, CustomWords>>): void {
+  for (const [type, about] of Object.entries(words)) CUSTOM.set(type, about);
+}
+
+/** Words that fail are those that an entry without any has: a log stays readable. */
+function customWords(type: string, data: JsonObject): string {
+  try {
+    const words: unknown = CUSTOM.get(type)?.(data);
+    if (typeof words === 'string') return words;
+  } catch {
+    // the entry is shown as it is
+  }
+  return `${type} ${membersOf(data)}`.trim();
+}
+
 /** The words about each event: the one place for them. Those of an empty text are told by their type, or by what follows. */
 const ACCOUNTS: { readonly [T in EventType]: (payload: EventPayloads[T]) => Told | string } = {
   message: ({ message }) =>
@@ -103,7 +125,7 @@ const ACCOUNTS: { readonly [T in EventType]: (payload: EventPayloads[T]) => Told
       parts: [{ name: 'Summary', member: 'summary', text }],
     }),
   custom: ({ custom_type: type, data }) =>
-    entry('State', `${type} ${membersOf(data)}`.trim(), { readers: DETAILS }),
+    entry('State', customWords(type, data), { readers: DETAILS }),
   custom_message: ({ custom_type: type, content, display }) => {
     const sent = type === DELIVERY_ENTRY ? deliveryOf(content) : undefined;
     return entry(sent ? 'Message' : 'Injected', sent ? `from ${sent.from}` : type, {

@@ -247,7 +247,7 @@ export interface OpenRyeOptions {
 }
 export type { CloseOptions } from '../../storage/store.ts';
 
-/** What the module of a plug-in exports as `plugin`. It is called once for each opened rye. */
+/** The function `plugin` that the module of a plug-in exports. It is called once for each opened rye. */
 export type PluginFactory = (host: PluginHost) => Plugin | Promise<Plugin>;
 
 /** A part of rye that configuration adds. `plugins.yaml` has to grant each member that it has. */
