@@ -289,7 +289,7 @@ export async function textOf(body: AsyncIterable<Uint8Array>): Promise<string> {
   return Buffer.concat(chunks).toString('utf8');
 }
 
-type Init = Iterable<readonly string[]> | Readonly<Record<string, string>>;
+type Init = Iterable<readonly string[]> | Readonly<Record<string, string | readonly string[]>>;
 
 /**
  * Header fields as a vendor's SDK uses the `Headers` of the platform. Those bring the whole `fetch` of the platform along, which
@@ -301,8 +301,8 @@ export class PlainHeaders implements Iterable<[string, string]> {
 
   constructor(init: Init = []) {
     const fields = Symbol.iterator in init ? init : Object.entries(init);
-    for (const [name, value] of fields as Iterable<readonly [string, string]>) {
-      this.append(name, value);
+    for (const [name, value] of fields as Iterable<readonly [string, string | string[]]>) {
+      for (const one of [value].flat()) this.append(name, one);
     }
   }
 
