@@ -7,4 +7,3 @@ export const PLUGIN_MEMBERS = [
   'tables',
   'tools',
 ] as const;
-export type PluginMember = (typeof PLUGIN_MEMBERS)[number];
