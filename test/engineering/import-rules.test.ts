@@ -70,4 +70,8 @@ describe('the import rules', () => {
       new RegExp(String.raw`^\| \`${feature}\` \|`, 'm'),
     );
   });
+
+  it.each(foldersIn('src/features'))('src/features/%s has a README.md', (feature) => {
+    expect(existsSync(path.join('src/features', feature, 'README.md'))).toBe(true);
+  });
 });
