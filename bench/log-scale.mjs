@@ -21,13 +21,13 @@ const HUNDRED_MB = 100 * 1024 * 1024;
 const TURN = 12;
 
 const OPENING = [
-  "export { createFileLogStore } from './src/storage/files/log-store.ts';",
-  "export { buildTree } from './src/log/tree.ts';",
-  "export { foldContext, startedCallIds } from './src/log/context.ts';",
+  "export { createFileLogStore } from './src/kernel/storage/files/log-store.ts';",
+  "export { buildTree } from './src/kernel/log/tree.ts';",
+  "export { foldContext, startedCallIds } from './src/kernel/log/context.ts';",
 ];
 const SIGNING = [
-  "export { generateKeyPair, readPrivateKey } from './src/trust/keys.ts';",
-  "export { payloadSigner, payloadVerifier } from './src/trust/payloads.ts';",
+  "export { generateKeyPair, readPrivateKey } from './src/kernel/trust/keys.ts';",
+  "export { payloadSigner, payloadVerifier } from './src/kernel/trust/payloads.ts';",
 ];
 
 /** The rooms under test as one file, so that a child loads nothing else. */

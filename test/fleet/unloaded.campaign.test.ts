@@ -55,8 +55,8 @@ it('the queue names the one command that installs it when it is not there', asyn
   await build({
     stdin: {
       contents: `
-        import { DbosQueue } from './src/fleet/dbos/queue.ts';
-        import { systemClock } from './src/app/system.ts';
+        import { DbosQueue } from './src/features/fleet/dbos/queue.ts';
+        import { systemClock } from './src/kernel/app/system.ts';
         const queue = new DbosQueue({ url: 'postgres://127.0.0.1:1/none', clock: systemClock });
         const error = await queue.queues().catch((caught) => caught);
         console.log(JSON.stringify({ ...error.toJSON(), exitCode: error.exitCode }));`,
