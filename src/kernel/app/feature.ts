@@ -20,7 +20,7 @@ import type { Problem } from './api/items.ts';
 import type { DoctorLine, Plugin, Rye } from './api/rye.ts';
 import type { ImportedSession, ImportOptions } from './api/trees.ts';
 import { type OfferedTools } from './granted-tools.ts';
-import type { Preset } from './presets.ts';
+import { composePresets, type Preset } from './presets.ts';
 import type { SearchRequest } from './search-request.ts';
 import type { SessionTools } from './session-tools.ts';
 import type { StoringFeature } from './store-part.ts';
@@ -35,6 +35,8 @@ export interface Feature extends StoringFeature {
   readonly services?: (workspace: Workspace) => Partial<FeatureServices>;
   /** The parts of threads. They are loaded with the first thread that is prepared, run or read. */
   readonly thread?: () => Promise<ThreadParts>;
+  /** Tools, gates and subscribers, as a program has them. They are loaded with the first thread that runs. */
+  readonly preset?: (workspace: Workspace) => Promise<Pick<Preset, 'handlers' | 'tools'>>;
   /** Formats of `rye threads export`. */
   readonly formats?: Readonly<Partial<Record<ExportFormat, () => Promise<Exporter>>>>;
   /** Makes threads of sessions of other programs. */
@@ -210,11 +212,14 @@ export async function learnWords(workspace: Workspace): Promise<void> {
   }
 }
 
-/** Returns the tools and handlers that plug-ins bring to threads. */
-export async function pluginPreset(workspace: Workspace): Promise<Preset> {
+/** Returns the tools and handlers that features and plug-ins bring to threads. */
+export async function addedPreset(workspace: Workspace): Promise<Preset> {
+  const presets = await Promise.all(
+    featuresOf(workspace).flatMap(({ preset }) => preset?.(workspace) ?? []),
+  );
   const plugins = await pluginsOf(workspace);
-  if (plugins.length === 0) return {};
-  return (await import('./plugins.ts')).presetOf(plugins);
+  if (plugins.length > 0) presets.push((await import('./plugins.ts')).presetOf(plugins));
+  return composePresets(...presets);
 }
 
 /** The search of a workspace. Throws `feature_missing`. */

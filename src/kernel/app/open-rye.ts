@@ -14,10 +14,10 @@ import type {
 } from './api/threads.ts';
 import type { ExportsService } from './api/trees.ts';
 import {
+  addedPreset,
   type FeatureServices,
   featureMissing,
   featuresOf,
-  pluginPreset,
   pluginsOf,
   threadParts,
 } from './feature.ts';
@@ -77,7 +77,7 @@ export function openRye(given: OpenRyeOptions): Rye {
 /** Returns the tools and handlers of plug-ins, for lists and checks. Runs refuse a faulty one; here it is a notice. */
 async function listedPlugins(workspace: Workspace): Promise<Preset> {
   try {
-    return await pluginPreset(workspace);
+    return await addedPreset(workspace);
   } catch (error) {
     workspace.notice(`plug-ins are not listed: ${messageOf(error)}`);
     return {};
@@ -86,6 +86,10 @@ async function listedPlugins(workspace: Workspace): Promise<Preset> {
 
 /** The services of features. A call of one that is not there throws `feature_missing`. */
 function featureServices(workspace: Workspace): FeatureServices {
+  const given: Partial<FeatureServices> = Object.assign(
+    {},
+    ...featuresOf(workspace).map(({ services }) => services?.(workspace)),
+  );
   const mcp: Pick<FeatureServices, 'mcpServers' | 'addMcpServer'> = missing('mcp');
   return {
     approvals: missing('approvals'),
@@ -95,7 +99,7 @@ function featureServices(workspace: Workspace): FeatureServices {
     trees: missing('sessions'),
     mcpServers: mcp.mcpServers,
     addMcpServer: mcp.addMcpServer,
-    ...Object.assign({}, ...featuresOf(workspace).map(({ services }) => services?.(workspace))),
+    ...given,
   };
 }
 

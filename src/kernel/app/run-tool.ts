@@ -9,7 +9,7 @@ import { validateInput } from '../tools/schema.ts';
 import { timeoutSignal } from '../tools/timer.ts';
 import type { ToolOutput } from '../tools/tool.ts';
 import type { ExecuteToolRequest, ToolRunResult } from './api/threads.ts';
-import { pluginPreset, threadParts } from './feature.ts';
+import { addedPreset, threadParts } from './feature.ts';
 import { projectGuards } from './guards.ts';
 import { libraryTools } from './presets.ts';
 import { reachableDomains, readDenier, threadSandbox } from './session-tools.ts';
@@ -33,7 +33,7 @@ export async function runTool(
   const config = await readThreadConfig(await workspace.config());
   const { tool, builtin } = await new ToolCatalog(workspace, await threadParts(workspace), {
     allowUnsigned,
-    own: libraryTools(await pluginPreset(workspace)),
+    own: libraryTools(await addedPreset(workspace)),
   }).load(toolId, {
     capabilities: ['rye.*'],
     allowPaths: config.settings.allow_paths,

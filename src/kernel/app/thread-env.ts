@@ -12,7 +12,7 @@ import { killGuard } from '../tools/kill-guard.ts';
 import { RestoredFiles } from '../tools/restored-files.ts';
 import { compileSchema } from '../tools/schema.ts';
 import type { Tool } from '../tools/tool.ts';
-import { featureMissing, pluginPreset, type ThreadParts, threadParts } from './feature.ts';
+import { addedPreset, featureMissing, type ThreadParts, threadParts } from './feature.ts';
 import { liftsGuard } from './granted-tools.ts';
 import { projectGuards } from './guards.ts';
 import { lazy } from './lazy.ts';
@@ -42,7 +42,7 @@ export interface ThreadEnvOptions {
 /** Builds everything that a thread needs to be prepared and run; reads and validates the configuration. */
 export async function threadEnv(base: Workspace, options: ThreadEnvOptions): Promise<ThreadEnv> {
   const parts = await threadParts(base);
-  const ports = connect(base, parts, { ...options, plugins: await pluginPreset(base) }, () => env);
+  const ports = connect(base, parts, { ...options, plugins: await addedPreset(base) }, () => env);
   const env: ThreadEnv = { ...ports, config: await readConfig(base, ports) };
   return env;
 }
