@@ -1,13 +1,16 @@
+import { existsSync } from 'node:fs';
+import path from 'node:path';
 import type { ExitCode } from '../../kernel/core/errors.ts';
 import type { Context } from './command.ts';
 import { printText } from './output.ts';
-import { withRye } from './session.ts';
+import { spaceFolders, withRye } from './session.ts';
 
 /** Runs the command of a plug-in that the first word names; undefined if no plug-in has it. */
 export async function runPluginCommand(
   [name, ...words]: readonly string[],
   context: Context,
 ): Promise<ExitCode | undefined> {
+  if (!namesPlugins(context)) return undefined;
   const { io, global } = context;
   return await withRye(context, async (rye) => {
     const commands = (await rye.plugins()).flatMap((plugin) => plugin.commands ?? []);
@@ -21,4 +24,16 @@ export async function runPluginCommand(
     });
     return (status ?? 0) as ExitCode;
   });
+}
+
+/** True if a space has a file of plug-ins. An unknown word opens nothing else. */
+function namesPlugins(context: Context): boolean {
+  const files = ['plugins.yaml', 'plugins.yml'];
+  try {
+    return spaceFolders(context).some((folder) =>
+      files.some((file) => existsSync(path.join(folder, '.ai', 'config', file))),
+    );
+  } catch {
+    return false; // there is no working folder
+  }
 }
