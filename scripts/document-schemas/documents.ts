@@ -111,10 +111,10 @@ import type { priceRows } from '../../src/kernel/providers/price-book.ts';
 
 declare const closed: unique symbol;
 
-/** Marks an object that has no members but those of its type. */
+/** Marks an object that has no members beyond its type's. */
 type Closed<T> = T & { readonly [closed]?: true };
 
-/** Objects that have no members but those of their types, wherever they are. */
+/** Objects that have no members beyond their types', wherever they are. */
 export type ClosedParts = [
   GuardDiff,
   LastFiring,
@@ -276,7 +276,7 @@ export interface Documents {
       With<Without<KeySummary, 'problem' | 'revoked_at'>, { readonly source: string }>
     >
   >;
-  /** rye keys rotate: The signing key that was, and the one that is. */
+  /** rye keys rotate: The signing keys before and after the rotation. */
   'keys-rotate': Whole<KeyRotation>;
   /** rye new: The file that was written. */
   'new': Whole<NewItem>;

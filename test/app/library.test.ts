@@ -243,7 +243,7 @@ describe('behavior', () => {
     expect([request, misspelt, mistyped, unknownRisk]).toHaveLength(4);
   });
 
-  it('refuses a member that means nothing, with the one that may be meant', async () => {
+  it('refuses an unknown member, and names the member that may be meant', async () => {
     const lab = await libraryLab();
     await lab.directive('work');
     const behavior = { tool_budget: { 'rye/bash': 1 } } as object;
@@ -302,7 +302,7 @@ describe('tools of the program', () => {
     expect(outcome).toMatchObject({ kind: 'completed', result: 'I see.' });
     expect(performance.now() - began).toBeLessThan(60_000);
     const told = JSON.stringify(lab.server.requests[1]?.body.messages.at(-1));
-    expect(told).toContain('the tool shop/odd returned a function, which is no JSON');
+    expect(told).toContain('the tool shop/odd returned a function, which is not JSON');
     expect(told).toContain('it ran longer than 1 s and was stopped');
   });
 });

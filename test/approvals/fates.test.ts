@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { calls, type House, house, marks, payloads, reply, toolUse } from './house.ts';
 
-/** The decision that was asked for before is the one that counts, and the call runs once. */
+/** The decision that was asked for before counts, and the call runs once. */
 async function expectRunsAsAsked(
   here: House,
   { threadId, id }: { readonly threadId: string; readonly id: string },

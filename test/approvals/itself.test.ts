@@ -172,7 +172,7 @@ const available = await sandboxWorks();
 describe('a process that left its thread', () => {
   /** No ancestor, no environment, and the user's key. */
   const orphan = ({ rye, id }: Target): string =>
-    // the pipe ends with the shell that is the parent: process ids of a sandbox are not those of its /proc
+    // the pipe ends with the shell that is the parent: process ids of a sandbox differ from the ids in its /proc
     `rm -f out done end; mkfifo end; env -i PATH="$PATH" setsid sh -c '(cat end; ${rye(`approve ${id}`)} > out 2>&1; touch done) & exec 3> end'; until [ -e done ]; do sleep 0.05; done; cat out`;
 
   it('is told from a program of yours by the mark of its tool, without the sandbox too', async () => {

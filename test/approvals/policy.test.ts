@@ -45,11 +45,11 @@ it('sign, validate and every run refuse a policy that could not be kept', async 
   expect(here.bodies).toEqual([]);
 });
 
-it('sign and validate refuse a rule that no known tool can match, with the one that is meant', async () => {
+it('sign and validate refuse a rule that no known tool can match, and name the tool that is meant', async () => {
   const here = await house();
   const file = 'config/agent/approvals.yaml';
   const rules = {
-    'tool: bash': /"bash", and no tool .*/,
+    'tool: bash': /"bash", but no known tool .*/,
     'tool: rye/bahs': /Did you mean/,
     'capability: rye.execute.tool.nothing': /rye\.execute\.tool\.nothing/,
     'tool: mcp/nowhere/*': /mcp\/nowhere/,
@@ -144,7 +144,7 @@ it('a key that is trusted for some tools only cannot approve others', async () =
   const [request] = await here.waiting();
   const id = request?.id ?? '';
   const as = { env: { RYE_SIGNING_KEY: privatePem } };
-  // on her own machine her key has every right; the one that runs the thread limits it
+  // on her own machine her key has every right; the machine that runs the thread limits it
   await here.cli(['approve', id], as);
   await here.json(['threads', 'resume', String(thread)], 8);
   expect(here.file('mark')).toBeUndefined();

@@ -5,7 +5,7 @@ import { calls, house, payloads, toolUse } from './house.ts';
 const NOTES =
   '---\nname: notes\ntitle: Notes\nversion: "1.0.0"\nentry_type: note\n---\nPush on Mondays.\n';
 
-it('an ask on rye/* is about the tools of rye, not about items that rye/fetch and rye/sign act on', async () => {
+it('an ask on rye/* applies to the tools of rye, not to items that rye/fetch and rye/sign act on', async () => {
   const fetched = toolUse('rye_fetch', { item_type: 'knowledge', item_id: 'notes' });
   const signed = toolUse('rye_sign', { item_type: 'knowledge', item_id: 'notes' });
   const here = await house(calls(fetched, signed));

@@ -83,7 +83,7 @@ describe('a decision that is not one', () => {
     ],
     [
       'about another hash',
-      'about another request',
+      'the hash of another request',
       async (here, id) => await decision(here, id, here.key(), { request_sha256: '0'.repeat(64) }),
     ],
     [
@@ -109,7 +109,7 @@ describe('a decision that is not one', () => {
     await here.json(['approve', first.id, '--no-resume']);
     const { decisions } = await here.row(first.id);
     await here.plant(second.id, ...decisions.map(({ signed }) => signed));
-    await expectNoEffect(here, second, 'about another request');
+    await expectNoEffect(here, second, 'the hash of another request');
   });
 
   it('that was used for an earlier call does not count for the next one, though it is the same', async () => {
@@ -120,7 +120,7 @@ describe('a decision that is not one', () => {
     const [next] = await here.waiting();
     const { decisions } = await here.row(id);
     await here.plant(next?.id ?? '', ...decisions.map(({ signed }) => signed));
-    await expectNoEffect(here, { threadId, id: next?.id ?? '' }, 'about another request');
+    await expectNoEffect(here, { threadId, id: next?.id ?? '' }, 'the hash of another request');
     expect(here.file('first')).toBe('ran\n');
   });
 });

@@ -111,7 +111,7 @@ test('two servers whose tools would share a name keep the first, and the run con
   expect(code, stderr).toBe(0);
   const names = server.requests[0]?.body.tools?.map(({ name }) => name) ?? [];
   expect(new Set(names).size).toBe(names.length);
-  expect(stderr).toMatch(/is dropped: it would be offered as mcp_a_fine_fine/);
+  expect(stderr).toMatch(/is dropped: it would share the name mcp_a_fine_fine/);
 });
 
 test.each(['endless', 'huge'])(

@@ -144,7 +144,7 @@ function idleRules(
     const near = ids.filter((id) => id.endsWith(`/${tool}`));
     return new RyeError(
       'config_invalid',
-      `approvals of the ${space} space: ${name} is about "${tool ?? capability}", and no tool that is known here has that ID`,
+      `approvals of the ${space} space: ${name} names "${tool ?? capability}", but no known tool has that ID`,
       {
         hint:
           near.length > 0

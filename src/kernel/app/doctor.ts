@@ -248,7 +248,7 @@ function checkCopies(workspace: Workspace): Finding {
   return {
     status: 'ok',
     detail: `${sizes.length} copies of files that tools changed, for undo: ${megabytes} MB`,
-    ...(bytes > MANY_COPIES ? { hint: 'Remove those of old threads with: rye threads gc' } : {}),
+    ...(bytes > MANY_COPIES ? { hint: 'Remove copies of old threads: rye threads gc' } : {}),
   };
 }
 

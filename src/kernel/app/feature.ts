@@ -73,7 +73,7 @@ export interface ThreadParts {
     options: { readonly allowUnsigned: boolean },
   ) => SkillSource;
   readonly search?: (workspace: Workspace) => SearchPart;
-  /** Tools that a thread may be granted, beside those of the kernel. */
+  /** Tools that a thread may be granted, beside the kernel's tools. */
   readonly tools?: (workspace: Workspace, reader: Reader) => readonly Tool[];
 }
 

@@ -10,7 +10,7 @@ import { GUARDED_KINDS, type GuardedKind } from '../tools/guarded-paths.ts';
 import { PRIMARY_IDS } from '../tools/primary/actions.ts';
 import type { Tool } from '../tools/tool.ts';
 
-/** A primary action by itself is harmless: each call is judged by the item that it is about. */
+/** A primary action by itself is harmless: each call is judged by the item that it names. */
 export function factsOf(
   { id, traits }: Tool,
   own: readonly Tool[] = [],
@@ -141,7 +141,7 @@ export function withoutCollisions<T extends DisclosureCandidate>(
     const other = byName.get(name);
     if (other === undefined) byName.set(name, id);
     if (other === undefined || serverOfTool(id) === undefined) return true;
-    warnings.push(`the tool ${id} is dropped: it would be offered as ${name}, as ${other} is`);
+    warnings.push(`the tool ${id} is dropped: it would share the name ${name} with ${other}`);
     return false;
   });
   return { kept, warnings };

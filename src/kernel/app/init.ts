@@ -80,7 +80,7 @@ export async function initProject(
   const created: string[] = [];
   const kept: string[] = [];
   const key = await ensureKey(workspace);
-  // in the user space, limits would be those of all projects, and git may read ~/.gitignore everywhere
+  // in the user space, limits would apply to all projects, and git may read ~/.gitignore everywhere
   const isProject = workspace.spaces.own === 'project';
   for (const { name, ...file } of FILES) {
     if (name === LIMITS_FILE && !isProject) continue;

@@ -134,7 +134,7 @@ export class Models implements ModelSource {
     return (await import('../providers/price-table.ts')).PRICE_TABLE.asOf;
   }
 
-  /** Returns the prices of the models of the files, with `all` those of the table too, and a warning for old ones. */
+  /** Returns the prices of the models in the files, with `all` the prices in the table too, and a warning for old ones. */
   async prices({ all = false }: { readonly all?: boolean } = {}): Promise<PriceList> {
     const { catalog } = await this.choices();
     const { PRICE_TABLE, withTable } = await import('../providers/price-table.ts');

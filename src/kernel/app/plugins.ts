@@ -36,7 +36,7 @@ const loaded = new WeakMap<Workspace, Promise<readonly Plugin[]>>();
 
 /**
  * Loads the plug-ins of the user and of the project, once for each opened rye. Throws for a file that no trusted key
- * signed, a module that is not the one that was signed for, and a member that is not granted: a gate that is ignored would
+ * signed, a module that differs from the signed one, and a member that is not granted: a gate that is ignored would
  * be no gate.
  */
 export async function loadPlugins(workspace: Workspace): Promise<readonly Plugin[]> {

@@ -97,7 +97,7 @@ export function composePresets(...presets: readonly Preset[]): Preset {
 }
 
 /**
- * Returns the request with its presets folded in: its own members win over those of its preset, and those over `base`.
+ * Returns the request with its presets folded in: its own members win over its preset, which wins over `base`.
  * The preset that remains has the handlers, tools and directives of all.
  */
 export function foldPresets(
@@ -210,7 +210,7 @@ function outputOf(id: string, value: ToolOutput | JsonValue | undefined): ToolOu
   if (text === undefined) {
     throw new RyeError(
       'tool_failed',
-      `the tool ${id} returned a ${typeof value}, which is no JSON`,
+      `the tool ${id} returned a ${typeof value}, which is not JSON`,
     );
   }
   return textOutput(text, isData ? (value as JsonObject) : undefined);

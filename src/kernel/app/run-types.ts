@@ -26,7 +26,7 @@ export type RunInputs<I> =
     : { readonly inputs: NoInfer<I> };
 
 /**
- * A directive to run. Its own members override those of its preset, and those override the preset that rye was opened
+ * A directive to run. Its own members override its preset, which overrides the preset that rye was opened
  * with.
  */
 export type RunRequest<I extends object = JsonObject, O = JsonObject | null> = RunOptions &
@@ -45,11 +45,11 @@ export type RunRequest<I extends object = JsonObject, O = JsonObject | null> = R
   );
 
 interface Ended {
-  /** null: no thread came about. */
+  /** Null if no thread was created. */
   readonly threadId: string | null;
   /** The model's last text. */
   readonly result: string;
-  /** The whole result; null where no thread came about. */
+  /** The whole result; null if no thread was created. */
   readonly thread: ThreadResult | null;
 }
 
@@ -68,7 +68,7 @@ export type RunOutcome<O = JsonObject | null> = Ended &
  * the start of the iteration to the end of the run. Leaving the loop does not stop the run.
  */
 export interface RunHandle<O = JsonObject | null> extends AsyncIterable<RunEvent> {
-  /** Resolves once the thread exists; to null where none comes about. Never rejects. */
+  /** Resolves once the thread exists; to null if no thread is created. Never rejects. */
   readonly threadId: Promise<string | null>;
   /** Never rejects. */
   readonly outcome: Promise<RunOutcome<O>>;

@@ -37,7 +37,7 @@ export interface SessionToolsOptions {
   readonly loadTool: (id: string) => Promise<Tool | undefined>;
 }
 
-/** The tools that one running thread may call: those of its plan, and what servers add and take back since. */
+/** The tools that one running thread may call: the plan's tools, changed by what servers have added and withdrawn since. */
 export class SessionTools {
   readonly #options: SessionToolsOptions;
   readonly #remote: Tool[];

@@ -266,7 +266,7 @@ export async function readConfiguredHooks(config: Config): Promise<ThreadConfig[
   };
 }
 
-/** Returns the capabilities that a hooks file grants to its hooks and, for the user's file, to those of projects. */
+/** Returns the capabilities that a hooks file grants to its hooks and, for the user's file, to the hooks of projects. */
 function hooksFile(
   config: LoadedConfig,
   space: 'user' | 'project',

@@ -8,7 +8,7 @@ import type { Workspace } from './workspace.ts';
 /** Folders of other programs' skills, relative to the project and the home folder. */
 const FOREIGN_FOLDER = '.claude';
 
-/** Returns the spaces to search for skills, including those of other programs if `skills.compat` is set. */
+/** Returns the spaces to search for skills, including the spaces of other programs if `skills.compat` is set. */
 export async function skillSpaces(workspace: Workspace): Promise<Spaces> {
   const { skills } = await readSettings(await workspace.config(), 'agent/agent');
   if (!skills?.compat) return workspace.spaces;

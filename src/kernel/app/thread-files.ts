@@ -207,7 +207,7 @@ export class ThreadHeads implements HeadsPort {
       if (!this.#workspace.isGuest) this.#file.note(head);
     } catch (error) {
       this.#workspace.notice(
-        `the last state of ${document.thread_id} was not remembered, so a rollback would not be found: ${messageOf(error)}`,
+        `could not record the latest state of ${document.thread_id}, so a rollback would go undetected: ${messageOf(error)}`,
       );
     }
   }
@@ -222,7 +222,7 @@ export class ThreadHeads implements HeadsPort {
       await heads.note({ ...head, knowledge_sha256 });
       if (!this.#workspace.isGuest) this.#file.note({ ...head, knowledge_sha256 });
     } catch (error) {
-      this.#workspace.notice(`the export of ${threadId} was not remembered: ${messageOf(error)}`);
+      this.#workspace.notice(`could not record the export of ${threadId}: ${messageOf(error)}`);
     }
   }
 

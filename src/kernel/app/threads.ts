@@ -135,7 +135,7 @@ export class Threads implements ThreadsService {
   ): AsyncIterable<LogEvent | UnknownEvent> {
     await learnWords(this.#workspace);
     yield* this.#ownLog(threadId, options);
-    // a number of events and a place in the log are those of one thread, unless it is followed anyway
+    // a number of events and a place in the log refer to one thread, unless it is followed anyway
     const isPart = options.tail !== undefined || options.since !== undefined;
     if (isPart && options.follow !== true) return;
     const successor = await this.#successorOf(threadId);
@@ -183,7 +183,7 @@ export class Threads implements ThreadsService {
     { since, signal }: { readonly since: number; readonly signal: AbortSignal | undefined },
   ): AsyncIterable<LogEvent | UnknownEvent> {
     const { logs, registry } = this.#workspace.store;
-    // an abort while the past events were given out is no event for the listener
+    // an abort during replay never reaches the listener below
     if (signal?.aborted === true) return;
     const stop = new AbortController();
     signal?.addEventListener('abort', () => stop.abort(), { once: true, signal: stop.signal });

@@ -385,7 +385,7 @@ export class ToolCatalog implements ToolSource {
     return withoutSecrets(tool, this.#secrets(scope));
   }
 
-  /** Secrets that must not leave a call: the thread's secret inputs and those of rye. */
+  /** Secrets that must not leave a call: the thread's secret inputs and rye's own secrets. */
   #secrets(scope: ToolScope | undefined): readonly string[] {
     const inputs = Object.values(scope?.secrets ?? {}).filter((value) => value !== '');
     return [...inputs, ...this.#workspace.secrets()];

@@ -128,7 +128,7 @@ export class Workspace {
     this.#directives.push(directive);
   }
 
-  /** Returns the program's directives by id: those that rye keeps, below those of a preset. */
+  /** Returns the program's directives by id. A preset's directives override those that rye keeps. */
   directives({ directives = [] }: Preset): ReadonlyMap<string, DefinedDirective> {
     return new Map([...this.#directives, ...directives].map((one) => [one.id, one]));
   }

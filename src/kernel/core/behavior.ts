@@ -12,7 +12,7 @@ export type ToolBudgetOption = {
 };
 
 /**
- * Behavior of the loop and the tools in a run: the members of `<behavior>`. Those of a run replace those of its directive and of the
+ * Behavior of the loop and the tools in a run: the members of `<behavior>`. A run's members replace the members of its directive and of the
  * configuration; null takes back what one of them sets.
  */
 export type BehaviorOptions = {

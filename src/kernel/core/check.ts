@@ -48,7 +48,7 @@ const MAX_SHOWN = 200;
 
 /**
  * Returns the first part of a value that does not match, or undefined. In an object unknown members come first, then the
- * members in the order of the schema; an undefined member is absent. Of alternatives, those of the value's type count, and of these the one that matches furthest.
+ * members in the order of the schema; an undefined member is absent. Of alternatives, only those for the value's type count, and of these the closest match.
  */
 export function findProblem(schema: CheckedSchema, value: unknown): Problem | undefined {
   const found = check(schema, value);

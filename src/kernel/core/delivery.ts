@@ -13,7 +13,7 @@ export type DeliveryKind = 'steer' | 'message' | 'child_result';
 
 export const DELIVERY_MODES = ['auto', 'idle', 'active', 'follow-up'] as const;
 /**
- * When a delivery wants in. `auto`: at the next safe point that its class may use. `active`: the same, for a thread that
+ * When the delivery may enter the conversation. `auto`: at the next safe point that its class may use. `active`: the same, for a thread that
  * runs. `idle` and `follow-up`: when the model has finished.
  */
 export type DeliveryMode = (typeof DELIVERY_MODES)[number];
@@ -183,7 +183,7 @@ export interface ChildEnd {
 /** A child whose end its parent has by waiting. */
 export interface WaitedChild {
   readonly threadId: string;
-  /** The run of the child that ended; absent if that is not known: its oldest end that is open. */
+  /** The run of the child that ended; absent if unknown, which means its oldest undelivered end. */
   readonly run?: number;
 }
 
@@ -191,7 +191,7 @@ export interface WaitedChild {
 export interface DeliveryFacts {
   /** Entries of deliveries that are in the log. */
   readonly entries: ReadonlySet<string>;
-  /** Those of them that a request carried or may have carried: a model call was announced after them. */
+  /** The entries that a request carried or may have carried: a model call was announced after them. */
   readonly requested: ReadonlySet<string>;
   /** The committed answer that covered each of them. */
   readonly answers: ReadonlyMap<string, string>;

@@ -99,7 +99,7 @@ export interface EventPayloads {
     readonly after_sha256: string;
   };
   turn_started: { readonly turn: number; readonly request?: RequestEstimate };
-  /** Another model call of the turn, after the one that `turn_started` announced. */
+  /** Another model call of the turn, after the call that `turn_started` announced. */
   request_started: {
     readonly turn: number;
     readonly purpose: 'retry' | 'summary';
@@ -380,7 +380,7 @@ export type EventDraft = {
 }[EventType];
 
 interface EventEnvelope {
-  /** Rises by exactly 1 from event to event; the header has none. */
+  /** Increases by 1 per event. The header has no `seq`. */
   readonly seq: number;
   readonly timestamp: string;
   readonly thread_id: string;

@@ -1,4 +1,4 @@
-/** A map that keeps the entries used last and drops the one that was used longest ago. Values must not be undefined. */
+/** A map that keeps the entries used last and drops the least recently used entry. Values must not be undefined. */
 export class LruMap<K, V> {
   readonly #entries = new Map<K, V>();
   readonly #capacity: number;

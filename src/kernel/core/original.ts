@@ -1,7 +1,7 @@
 import type { LogEvent, UnknownEvent } from './events.ts';
 import type { JsonObject } from './json.ts';
 
-/** An entry that may be imported: then its payload has members of the original beside those of its type. */
+/** An entry that may be imported: then its payload has members of the original beside the members of its type. */
 type Imported = Pick<LogEvent | UnknownEvent, 'payload'>;
 
 /** The line of the original session; undefined for an entry that rye wrote. */

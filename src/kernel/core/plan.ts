@@ -176,7 +176,7 @@ export interface ThreadPlan {
   /** The grant of each limit that the caller raised above it with `--raise-limits`; absent: none. */
   readonly raised_limits?: PartialLimits;
   readonly capabilities: readonly string[];
-  /** Demands for a person's decision, those of the threads above it included; absent: none. */
+  /** Demands for a person's decision, including the demands of the threads above it; absent: none. */
   readonly asks?: readonly AskedPermission[];
   readonly acknowledged: readonly Acknowledgement[];
   readonly risks: readonly { readonly capability: string; readonly risk: Risk }[];
@@ -266,7 +266,7 @@ export interface RequestedSettings {
   readonly behavior?: JsonObject;
   /** Ids of the only tools of the directive that the thread may execute. */
   readonly only_tools?: readonly string[];
-  /** Capabilities that the hook starting a child adds to those of the child's parent. */
+  /** Capabilities that the hook starting a child adds to the capabilities of the child's parent. */
   readonly hook_capabilities?: readonly string[];
 }
 

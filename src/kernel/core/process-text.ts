@@ -4,7 +4,7 @@ import { withProcessValues } from './process-values.ts';
 
 /**
  * Formats a process for readers: one line for each call, indented below the lists and conditions around it. `values` are
- * those of its references.
+ * the values of its references.
  */
 export function processLines(
   steps: readonly ProcessStep[],

@@ -27,9 +27,9 @@ const CALLS = {
 export type FileSyncer = (fd: number) => void | Promise<void>;
 
 /**
- * Syncs files on the main thread while the disk answers at once, as one with a write cache that survives a power failure
- * or one in memory does, and in the thread pool while it does not: one slow disk must not stop the other threads of the
- * process, and waking a thread of the pool costs the main thread more than a short sync.
+ * Syncs on the main thread while the disk is fast, such as one in memory or with a write cache that survives a power
+ * failure, else in the thread pool: one slow disk must not stop the other threads of the process, and waking a thread of
+ * the pool costs the main thread more than a short sync.
  */
 export function measuredSync(
   clock: Pick<Clock, 'monotonic'>,

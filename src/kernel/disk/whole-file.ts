@@ -33,7 +33,7 @@ export type FileSync = 'all' | 'content' | 'none';
 export interface WholeFileOptions {
   /** Default: `all`. */
   readonly sync?: FileSync;
-  /** Permissions of the file, also if it exists. Default: those of the existing file, else 0666 minus the umask. */
+  /** Permissions of the file, also if it exists. Default: the existing file's permissions, else 0666 minus the umask. */
   readonly mode?: number;
   /** Follows a symbolic link at `path` and writes its target. Default: true; false replaces the link. */
   readonly follow?: boolean;

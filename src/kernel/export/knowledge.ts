@@ -21,7 +21,7 @@ const VERSION = /^\d{1,9}\.\d{1,9}\.\d{1,9}$/;
 const QUOTABLE = /^[^"'\\\p{C}\p{Z}]+(?: [^"'\\\p{C}\p{Z}]+)+$/u;
 
 /**
- * Returns the members as block YAML, as the library writes them: the ones that it would write without quotes and escapes,
+ * Returns the members as block YAML, as the library writes them: the members that it would write without quotes and escapes,
  * as nearly all of an export are, cost a hundredth of its time.
  */
 export function plainYaml(members: object): string {

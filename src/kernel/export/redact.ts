@@ -198,7 +198,7 @@ export interface Redacted {
   readonly inputs: readonly JsonObject[];
   /** Other texts that are removed: keys of providers, folders of this machine. */
   readonly hidden: readonly string[];
-  /** True if steps were played: then the result and the outputs are those of tools. */
+  /** True if steps were played: then the result and the outputs come from tools. */
   readonly isPlayed: boolean;
 }
 

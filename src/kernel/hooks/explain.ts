@@ -30,8 +30,8 @@ export interface ExplainOptions {
 }
 
 /**
- * Tells for every hook of an event, in running order, whether it would fire in a context and, if not, why. A path
- * that the context lacks although the event's type has it is known during a run only: the hook then depends on it.
+ * Reports for each hook of an event, in execution order, whether it would fire in this context and, if not, why.
+ * `dependsOn` lists paths that are known only at run time.
  */
 export function explainHooks(
   hooks: readonly HookDeclaration[],

@@ -39,7 +39,7 @@ export interface ResultContext extends UnknownCallContext {
   readonly output_bytes: number;
 }
 
-/** The messages that are about to be sent. */
+/** The messages that will be sent next. */
 export interface RequestContext {
   readonly thread_id: string;
   readonly turn: number;
@@ -168,7 +168,7 @@ export function readDecision(name: keyof DecidingHandlers, value: unknown): Json
   if (value === undefined || value === null) return undefined;
   const known: readonly string[] = DECIDING[name];
   if (typeof value !== 'object' || Array.isArray(value)) {
-    throw new RyeError('hook_failed', `a handler of ${name} returned no object`, {
+    throw new RyeError('hook_failed', `the handler for ${name} must return an object`, {
       hint: `Return {${known.join(', ')}}, or nothing.`,
     });
   }

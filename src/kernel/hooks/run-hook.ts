@@ -55,7 +55,7 @@ export interface DispatchOptions {
 export interface HookCall {
   readonly event: HookEvent;
   readonly context: JsonObject;
-  /** All that a call does, for `tool_gate`. A condition is about the call if it is about any of them. */
+  /** All that a call does, for `tool_gate`. A condition applies to the call if it applies to any of them. */
   readonly views?: readonly CallView[] | undefined;
 }
 
@@ -135,7 +135,7 @@ export function notRun(
     : undefined;
 }
 
-/** The context for the actions of a hook, with the part of a call that its condition is about; undefined if there is none. */
+/** The context for the actions of a hook, with the part of a call that its condition matches; undefined if there is none. */
 function contextFor({ condition }: HookDeclaration, call: HookCall): JsonObject | undefined {
   const { context, views } = call;
   if (condition === undefined || views === undefined) {

@@ -100,7 +100,7 @@ export interface FileAuthority {
 
 /**
  * Gives each hook of a configured file the capabilities that it holds in addition to its thread's: its own, else the
- * file's, else those of the items that its actions name without `${…}`, all within the bound.
+ * file's, else the capabilities of the items that its actions name without `${…}`, all within the bound.
  */
 export function grantFile(
   hooks: readonly HookDeclaration[],

@@ -82,7 +82,7 @@ export function withoutEmptySections(lower: ConfigNode, upper: ConfigNode): Conf
 const CLASSIFICATIONS = 'classifications';
 
 /**
- * Puts the rows of the lower risk table after those of the upper one, without the patterns that the upper one classifies: a
+ * Puts the rows of the lower risk table after the rows of the upper one, without the patterns that the upper one classifies: a
  * table of one row must not make everything else unclassified.
  */
 export function withLowerRows(lower: ConfigNode, upper: ConfigNode): ConfigNode {
@@ -156,7 +156,7 @@ export function nestConfig(path: readonly string[], node: ConfigNode): ConfigNod
   );
 }
 
-/** Lowers the limits of a configuration to those of a file that does not count otherwise. Ignores what would raise one. */
+/** Lowers the limits of a configuration to the limits in a file that is otherwise ignored. Ignores what would raise one. */
 export function lowerLimits(config: ConfigNode, ignored: ConfigNode): ConfigNode {
   const limits = membersOf(membersOf(config).get('limits'));
   const lower = LIMIT_NAMES.flatMap((name): readonly (readonly [string, ConfigNode])[] => {
@@ -198,7 +198,7 @@ export function overridePath(name: string, key: string): readonly string[] | und
   return prefix === undefined ? undefined : key.slice(prefix.length + 1).split('.');
 }
 
-/** Returns the name of the file that a key is about: of several, the one with the longest name. */
+/** Returns the name of the file that a key belongs to: of several, the one with the longest name. */
 export function overriddenFile(names: readonly string[], key: string): string | undefined {
   return names
     .filter((name) => overridePrefix(name, key) !== undefined)

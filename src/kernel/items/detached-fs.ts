@@ -50,7 +50,7 @@ export function detachedPath(
   return path !== undefined && existsSync(path) ? path : undefined;
 }
 
-/** Writes the signature of a text and removes those of earlier texts. */
+/** Writes the signature of a text and removes the signatures of earlier texts. */
 export function writeDetached(item: Place, signature: string, hash: string, roots: Roots): void {
   const base = basePath(item, roots);
   if (base === undefined) return;

@@ -33,7 +33,7 @@ export interface RawHook {
 export interface Permissions {
   /** Capability patterns in document order. */
   readonly capabilities: readonly string[];
-  /** Those of the capabilities without which the directive may run. */
+  /** The capabilities without which the directive may run. */
   readonly optional: readonly string[];
   /** Entries with `ask`: a person has to agree before what they allow is done. */
   readonly asks: readonly AskedPermission[];

@@ -48,14 +48,14 @@ type Kept =
 export interface Composed extends Pick<Directive, Kept> {
   readonly category: string;
   readonly capabilities: readonly string[];
-  /** Those of the capabilities without which the directive may run. */
+  /** The capabilities without which the directive may run. */
   readonly optional: readonly string[];
-  /** Those of the whole chain: an ancestor's demand binds its descendants. */
+  /** The demands of the whole chain: an ancestor's demand binds its descendants. */
   readonly asks: readonly AskedPermission[];
   readonly acknowledgements: readonly Acknowledgement[];
   /** From the root to the parent of the leaf. The leaf's own ceiling binds only its descendants. */
   readonly ceilings: readonly Ceiling[];
-  /** The leaf's `<permissions>` as written, else those of the ancestor that supplies the capabilities. */
+  /** The leaf's `<permissions>` as written, else the element of the ancestor that supplies the capabilities. */
   readonly permissionsXml: string;
   readonly context: Omit<DirectiveContext, 'suppress'>;
   readonly suppress: readonly string[];

@@ -17,7 +17,7 @@ export type Reader = 'watcher' | 'verbose' | 'page' | 'details' | 'markdown';
 /** The words about an event. The faces lay them out, and each of them makes the texts safe, which may come from anywhere. */
 export interface Account {
   readonly tone: Tone;
-  /** The readers besides those of the log, who are told every event. */
+  /** Readers who are told this event, besides the log's readers, who are told every event. */
   readonly readers: readonly Reader[];
   /** Names an entry where its type is not shown. */
   readonly title?: string;
@@ -92,7 +92,7 @@ function customWords(type: string, data: JsonObject): string {
   return `${type} ${membersOf(data)}`.trim();
 }
 
-/** The words about each event: the one place for them. Those of an empty text are told by their type, or by what follows. */
+/** The words about each event: the one place for them. An event with an empty text is told by its type, or by what follows. */
 const ACCOUNTS: { readonly [T in EventType]: (payload: EventPayloads[T]) => Told | string } = {
   message: ({ message }) =>
     message.role === 'assistant' && message.stop_reason === 'aborted'

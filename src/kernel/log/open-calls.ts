@@ -192,7 +192,7 @@ export function recoveredFate(data: JsonObject | undefined): CallFate | undefine
   return typeof fate === 'string' && Object.hasOwn(TEXTS, fate) ? (fate as CallFate) : undefined;
 }
 
-/** The last answer of a context, with those of its calls to which a recovery gave one of these fates. */
+/** The last answer of a context, with the calls in it to which a recovery gave one of these fates. */
 export function unfinishedCalls(
   messages: readonly Message[],
   fates: readonly CallFate[],

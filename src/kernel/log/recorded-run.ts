@@ -116,7 +116,7 @@ function endSteps(end: Finished | undefined): readonly RecordedStep[] {
   const { status, outputs, error } = payload;
   const isOutside = status === 'cancelled' || status === 'continued';
   if (isOutside || (error && isOutsideCode(error.code))) return [];
-  // the error of a suspension tells people what it waits for; older logs have none
+  // a suspended run's error names what it waits for; old logs lack it
   const code = status === 'suspended' ? undefined : error?.code;
   const value = compact({ status, outputs, code });
   return [{ kind: 'end', value, entryId: null, seq, draft: null }];

@@ -173,7 +173,7 @@ class TreeBuilder {
     return { ...event, parent_id: this.#lastId } as TreeEntry;
   }
 
-  /** A `leaf` event that names an entry which is not there moves nothing. */
+  /** Returns the leaf after an entry. Ignores a `leaf` event whose entry does not exist. */
   #leafTarget(entry: TreeEntry): string | null {
     const target = leafAfter(this.#leafId, entry);
     return target === null || this.#byId.has(target) ? target : entry.id;

@@ -201,7 +201,7 @@ export class LogVerifier implements LineVisitor {
     } else if (events !== expected.events) {
       this.#fail(0, `the log has ${events} events; thread.json names ${expected.events}`);
     } else if (sha256 !== expected.sha256) {
-      this.#fail(0, "the log's SHA-256 is not the one that thread.json names");
+      this.#fail(0, "the log's SHA-256 differs from the hash in thread.json");
     }
   }
 
@@ -328,7 +328,7 @@ export class LogVerifier implements LineVisitor {
       event.thread_id === this.#options.threadId &&
       Buffer.from(payload.signature, 'base64url').toString('base64url') === payload.signature &&
       encodeEvent(event) === line.toString('utf8');
-    return asSigned ? undefined : "the checkpoint's line is not the one that was signed";
+    return asSigned ? undefined : "the checkpoint's line differs from the signed line";
   }
 
   /** Notes the first flaw. A finished log has none; in another one it matters whether signed bytes follow. */

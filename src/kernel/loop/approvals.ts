@@ -120,7 +120,7 @@ export async function runAsked(
   return undefined;
 }
 
-/** Waits for the decision about a call; its input is then the one that a person gave. */
+/** Waits for the decision about a call; its input is then what the person gave. */
 async function decided(
   run: Run,
   approvals: ApprovalPort,

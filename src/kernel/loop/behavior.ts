@@ -62,7 +62,7 @@ export interface ThinkingDecay {
   readonly floor: ThinkingLevel;
 }
 
-/** Bounds above which tool results are omitted from requests, except those of the last turns. */
+/** Bounds above which tool results are omitted from requests, except results of the last turns. */
 export interface TailOptions {
   readonly thresholdBytes: number;
   readonly keepTurns: number;
@@ -213,7 +213,7 @@ function fromText(text: string, { type }: CheckedSchema): JsonValue {
   return isJsonObject(object) && object['type'] === 'object' ? object : text;
 }
 
-/** One sentence for each member that means nothing, with the one that may be meant. */
+/** One sentence for each unknown member, with the known member that may be meant. */
 export function unknownBehavior(raw: JsonObject): readonly string[] {
   return Object.keys(raw)
     .filter((name) => !Object.hasOwn(schema.properties, memberName(name)))

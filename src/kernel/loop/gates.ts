@@ -58,12 +58,12 @@ function ready({ requested, resolved, asks }: Admitted): Validated | Settled {
   return invalid ?? { stage: 'validated', requested, tool, input, coerced, need, asks };
 }
 
-/** The calls that gates judge: the call, and the one that it starts in the background. */
+/** The calls that gates judge: the call, and the call that it starts in the background. */
 function judged(call: ResolvedCall): readonly ResolvedCall[] {
   return call.starts ? [call, call.starts] : [call];
 }
 
-/** Asks hooks and handlers about a call, and about the one that it starts, whose thread has no hooks of this directive. */
+/** Asks hooks and handlers about a call, and about the call that it starts, whose thread has no hooks of this directive. */
 async function callGates(run: Run, requested: Requested, call: ResolvedCall): Promise<Gated> {
   const gated = await hookGates(run, requested, factsOf(call));
   if (gated.settled || !call.starts) return gated;

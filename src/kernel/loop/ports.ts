@@ -92,7 +92,7 @@ export interface HookPort {
     signal: AbortSignal,
     views?: readonly CallView[],
   ): Promise<GateDecision>;
-  /** True if a gate is about the files that a call opens. Absent: none is. */
+  /** True if a gate tests the files that a call opens. Absent: none does. */
   gatesPaths?(): boolean;
 }
 
@@ -167,7 +167,7 @@ export interface ReviewedCall {
   readonly tool: Tool;
   readonly input: JsonObject;
   readonly need: CapabilityNeed;
-  /** Demands of hooks and handlers, beside those of permissions, policies and risks. */
+  /** Demands of hooks and handlers, beside the demands of permissions, policies and risks. */
   readonly asks: readonly Ask[];
   /** Reads the thread's money. Called only if a person may have to be asked. */
   readonly money: () => Promise<CallMoney>;
@@ -296,7 +296,7 @@ export interface PendingCalls {
   readonly answer: AssistantMessage;
   /** Drafts to record after the results of the calls. */
   readonly after: readonly EventDraft[];
-  /** Those of the calls that were started and wait for threads, by their ids. */
+  /** The calls that were started and wait for threads, by their ids. */
   readonly awaited?: ReadonlyMap<string, AwaitedCall>;
 }
 
@@ -333,8 +333,8 @@ export interface LoopPorts {
   readonly clock: Clock;
   readonly budget: BudgetPort;
   /**
-   * Makes raised limits those of the thread, for its budget, its children and its later runs. Throws if the budget of the
-   * thread above has no room. Absent: they are only those of the run.
+   * Applies raised limits to the thread: its budget, its children and its later runs. Throws if the budget of the
+   * thread above has no room. Absent: they apply to the run only.
    */
   raise?(limits: Limits): Promise<void>;
   /** Returns the reason of a cancellation that was requested. */

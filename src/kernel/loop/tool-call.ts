@@ -92,7 +92,7 @@ export interface Settled {
   readonly coerced?: readonly string[];
 }
 
-/** True if a tool returned the result: only then is a reminder about the call useful. */
+/** True if the tool itself produced the result. Only then is a reminder about the call useful. */
 export function hasRun({ outcome }: Settled): boolean {
   return (
     outcome === 'ok' || outcome === 'error' || outcome === 'timeout' || outcome === 'substituted'

@@ -89,7 +89,7 @@ export function decisionProblem(
   { request, request_sha256: sha256 }: Judged,
   decision: ApprovalDecision,
 ): string | undefined {
-  if (decision.request_sha256 !== sha256) return 'it is about another request';
+  if (decision.request_sha256 !== sha256) return 'it has the hash of another request';
   if (decision.approval_id !== request.id || decision.thread_id !== request.thread_id) {
     return 'it names another request';
   }

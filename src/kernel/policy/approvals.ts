@@ -235,7 +235,7 @@ function assertQuorum(
   const about = capabilityOfRule(rule);
   const excluded = named.find(({ may }) => !may.some((pattern) => meet(pattern, about).length > 0));
   if (excluded) {
-    const what = `${name} asks ${excluded.name}, whose \`may\` has nothing that the rule is about`;
+    const what = `${name} asks ${excluded.name}, whose \`may\` covers nothing that the rule applies to`;
     throw invalid(
       what,
       location,
@@ -251,7 +251,7 @@ function assertQuorum(
   );
 }
 
-/** The pattern of the capabilities that a rule is about, as far as it is known before a call. */
+/** The pattern of the capabilities that a rule applies to, as far as it is known before a call. */
 function capabilityOfRule({ capability, tool }: ApprovalRule): string {
   if (capability !== undefined) return capability;
   // a name as models see it is that of several IDs
@@ -338,7 +338,7 @@ function matches(rule: ApprovalRule, call: AskedCall, view: CallView): boolean {
   const { tool, capability, risk, when, spendAbove } = rule;
   if (tool !== undefined && !namesTool(tool, call.tool)) return false;
   if (capability !== undefined && !includes(capability, call.capability)) return false;
-  // a rule about a risk is about the higher ones too
+  // a rule for a risk also applies to the higher risks
   if (risk !== undefined && RISKS.indexOf(call.risk) < RISKS.indexOf(risk)) return false;
   if (spendAbove !== undefined && (call.worstCaseUsd ?? 0) <= spendAbove) return false;
   const { tool: id, capability: needed, risk: level } = call;

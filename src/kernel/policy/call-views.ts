@@ -13,11 +13,11 @@ const SHELL = 'rye/bash';
 export interface JudgedInput {
   /** The input with the real path of each file that it names. */
   readonly input: JsonObject;
-  /** Files that a search would open; null: more than can be listed. Absent: it opens none, or no rule is about them. */
+  /** Files that a search would open; null: more than can be listed. Absent: it opens none, or no rule tests them. */
   readonly files?: readonly string[] | null;
 }
 
-/** One thing that a call does. A rule is about the call if it is about any of them. */
+/** One thing that a call does. A rule applies to the call if it applies to any of them. */
 export interface CallView {
   readonly input: JsonObject;
   /** One of the commands of a line; null: the line may run commands that cannot be known. */
@@ -94,7 +94,7 @@ function mayBe(result: boolean, condition: Condition, judged: Judged): boolean {
 
 type Leaf = Extract<Condition, { readonly path: string }>;
 
-/** The pattern of a test of a text; undefined for tests that are about no text. */
+/** The pattern of a test of a text; undefined for tests of something other than text. */
 function patternOf({ op, value }: Leaf): string | undefined {
   if (op === 'regex') return toText(value ?? '');
   if (op === 'contains') return escaped(value);
@@ -124,7 +124,7 @@ function holds(leaf: Leaf, text: string): boolean {
   return evaluate({ ...leaf, path: 'text' }, { text });
 }
 
-/** True if a condition is about the files that a call opens. */
+/** True if a condition tests the files that a call opens. */
 export function readsFiles(condition: Condition | undefined): boolean {
   const paths = condition ? conditionPaths(condition) : [];
   return paths.some((path) => /^(?:input\.path|files)\b/.test(path));

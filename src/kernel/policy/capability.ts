@@ -172,7 +172,7 @@ export function attenuate(
   );
 }
 
-/** The grants that are not wholly inside what the ceilings allow together. */
+/** Returns the grants that exceed the ceilings. */
 export function uncovered(grants: readonly string[], ceilings: readonly string[]): string[] {
   const bounds = ceilings.filter(isCapability);
   return grants.filter(

@@ -33,7 +33,7 @@ const MAX_WORDS = 64;
 const MAX_VIEWS = 500;
 
 /**
- * Returns the simple commands that a line of the shell runs, those of `sh -c`, `eval` and here-documents too. Undefined if
+ * Returns the simple commands that a line of the shell runs, including commands in `sh -c`, `eval` and here-documents. Undefined if
  * that cannot be known: the line cannot be read, or a variable, a pattern or stdin decides which program runs.
  */
 export function shellCommands(line: string): readonly CommandView[] | undefined {

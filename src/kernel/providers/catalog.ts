@@ -75,7 +75,7 @@ export interface ProviderConfig {
   readonly pricesAsOf: string | null;
   /** Members that only this kind of provider has. */
   readonly options: JsonObject;
-  /** The API's rules for requests where they differ from those of its kind. */
+  /** The API's rules for requests where they differ from the rules of its kind. */
   readonly wire?: WireFile;
 }
 

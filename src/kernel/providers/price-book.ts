@@ -45,7 +45,7 @@ export class PriceBook {
     this.#asOf = asOf;
   }
 
-  /** Returns the provider files with the user's prices over theirs. The lines of errors are those of the user's file. */
+  /** Returns the provider files with the user's prices over theirs. The lines in errors refer to the user's file. */
   files(): Readonly<Record<string, LayeredConfig>> {
     const all = { ...this.#files };
     for (const [key, pricing] of Object.entries(this.#prices)) {

@@ -86,7 +86,7 @@ export function resolveModel(wish: ModelWish, choices: ModelChoices): PlannedMod
     Object.hasOwn(candidate.models, wanted),
   );
   const qualified = qualifiedId(wanted, choices);
-  // a reseller's id such as openai/x also names the maker's own x: the one that can be called counts
+  // a reseller's id such as openai/x also names the maker's own x: the callable model wins
   const isSold = sellers.some(({ name }) => choices.usable.includes(name));
   const isDirect = qualified !== undefined && choices.usable.includes(qualified.provider);
   if (sellers.length > 0 && (isSold || !isDirect)) return fromListing(wanted, sellers, choices);
@@ -137,7 +137,7 @@ function qualifiedId(wanted: string, { catalog }: ModelChoices) {
 }
 
 /**
- * The models to try after `first` failed for good: those that the directive names, else those of the provider's
+ * The models to try after `first` failed for good: the models that the directive names, else the provider's
  * `fallback`. A name that cannot be resolved is an error, so that a plan never promises what is not there.
  */
 export function resolveFallbacks(

@@ -69,7 +69,7 @@ export function withRules<T extends WireFile>(rules: T, own: WireFile): T {
   return { ...rules, ...Object.fromEntries(members) };
 }
 
-/** Returns the rules of an API with those of a provider's file. */
+/** Returns the rules of an API, overridden by the rules of a provider's file. */
 export function wireRules(api: keyof typeof DEFAULTS, file: WireFile = {}): WireRules {
   const rules = withRules(DEFAULTS[api], file);
   const { tool_name, call_id, property_name, images } = rules;

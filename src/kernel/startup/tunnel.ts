@@ -225,8 +225,8 @@ const CA_VARIABLES = ['SSL_CERT_FILE', 'SSL_CERT_DIR', 'NODE_EXTRA_CA_CERTS'] as
 const CERTIFICATE = /-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----[^]+?-----END [A-Z0-9 ]+-----/g;
 
 /**
- * Returns the certificates of the trusted authorities: those of `SSL_CERT_FILE` in place of Node's, as OpenSSL does, and
- * those of `SSL_CERT_DIR` and `NODE_EXTRA_CA_CERTS` beside them.
+ * Returns the certificates of the trusted authorities: `SSL_CERT_FILE` replaces Node's certificates, as in OpenSSL, and
+ * `SSL_CERT_DIR` and `NODE_EXTRA_CA_CERTS` add to them.
  */
 function authorities(env: Env, isNeeded: boolean): string[] | undefined {
   const [file = '', folders = '', extra = ''] = CA_VARIABLES.map((name) => env[name] ?? '');

@@ -2,7 +2,7 @@
 export interface StoredBundle {
   /** SHA-256 hex of `tar`. */
   readonly digest: string;
-  /** The plan that the statement is about. */
+  /** The plan that the statement names. */
   readonly planSha256: string;
   readonly tar: Uint8Array;
   /** The signed statement about the tar and the plan. The store does not check it. */

@@ -58,7 +58,7 @@ export interface WorkOptions {
 
 export interface QueueNotice {
   readonly code: 'leg_refused' | 'leg_failed' | 'engine';
-  /** The leg; null if the notice is about the queue. */
+  /** The leg; null for a notice of the queue itself. */
   readonly legId: string | null;
   readonly message: string;
 }
@@ -77,7 +77,7 @@ export interface Worker {
 
 /** Limits of a queue in the whole fleet; null: no limit. */
 export interface QueueLimits {
-  /** Legs that run at once, at least as many as those of a partition. 0 pauses a queue without a limit per partition. */
+  /** Legs that run at once, at least as many as a partition may run. 0 pauses a queue without a limit per partition. */
   readonly global: number | null;
   /** Legs of one partition that run at once, at least 1. */
   readonly partition: number | null;
@@ -146,7 +146,7 @@ export interface FleetQueue {
   /** Returns the workers that run legs, in any order, also those that are dead. */
   owners(): Promise<readonly string[]>;
   /**
-   * Returns those of these threads that have no queued leg, and none that one of these workers runs. Something other than
+   * Returns the threads that have no queued leg, and none that one of these workers runs. Something other than
    * the queue has then removed or damaged their leg.
    */
   withoutLeg(

@@ -77,7 +77,7 @@ export interface FinishParams {
   /** Refused with `thread_locked` if the row's epoch is higher: another owner took the thread over. */
   readonly epoch: number;
   /**
-   * The run whose end this is; absent: the one that the thread is in. Given by a recovery that knows the run from the
+   * The run whose end this is; absent: the thread's current run. Given by a recovery that knows the run from the
    * log: a run that was claimed but wrote nothing leaves the end of the one before as it was.
    */
   readonly run?: number;

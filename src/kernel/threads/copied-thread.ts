@@ -126,7 +126,7 @@ export async function importThread(
 ): Promise<ThreadRecord> {
   const plan = await importPlan(env, request);
   const { speaker } = request;
-  // lists and exports name the model that answered; the plan names the one that continues
+  // lists and exports name the model that answered; the plan names the model that continues
   const shown = speaker
     ? { ...plan, model: { ...plan.model, provider: speaker.provider, id: speaker.model } }
     : plan;

@@ -13,7 +13,7 @@ export interface EndOfRun {
   readonly result: string;
   readonly outputs?: JsonObject | undefined;
   readonly error?: ErrorInfo | undefined;
-  /** The number of the run; absent: the one that the thread is in. */
+  /** The number of the run; absent: the thread's current run. */
   readonly run?: number | undefined;
   /** The thread that continues this one: it is linked, and gets what it may spend if that is still to be moved. */
   readonly successor?: { readonly threadId: string; readonly spendUsd?: number } | undefined;

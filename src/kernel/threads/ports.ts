@@ -150,7 +150,7 @@ export interface ToolPlanFacts {
 
 export interface ToolSession {
   readonly plan: ThreadPlan;
-  /** Those of the plan's model. */
+  /** The traits of the plan's model. */
   readonly traits: ProviderTraits;
   readonly threadId: string;
   /** Values of secret inputs, by name. */
@@ -204,7 +204,7 @@ export interface SpawnRequest {
   readonly inputs: JsonObject;
   readonly limits?: PartialLimits;
   readonly model?: string;
-  /** Capabilities that the hook starting the child adds to those of its thread. */
+  /** Capabilities that the hook starting the child adds to its thread's. */
   readonly hookCapabilities?: readonly string[];
   readonly isolation?: Isolation;
   readonly label?: string;
@@ -257,7 +257,7 @@ export interface ThreadFiles {
   readDocument(threadId: string): Promise<ThreadDocument>;
   /** Stores the plan, so that the thread can be resumed. The plan of a later run leaves that of the first one in its place. */
   writePlan(threadId: string, plan: ThreadPlan, run?: number): Promise<void>;
-  /** Reads the stored plan; `thread_tampered` where it is not the one that this document names. */
+  /** Reads the stored plan; `thread_tampered` if its hash differs from this document. */
   readPlan(document: Pick<ThreadDocument, 'thread_id' | 'plan_sha256'>): Promise<ThreadPlan>;
   writeCapabilities(threadId: string, text: string): Promise<void>;
   /** Signs and writes the export of a thread at its {@link knowledgePath}. */
@@ -337,7 +337,7 @@ export interface Process {
   /** Throws `key_missing` without a signing key. */
   readonly signer: () => PayloadSigner;
   /**
-   * Checks before a start that there is a signing key; creates a missing one if the program wants that. A dry run creates
+   * Checks before a start that a signing key exists; creates a missing one if the program wants that. A dry run creates
    * nothing. Throws `key_missing`.
    */
   readonly readySigner: (options?: { readonly isDryRun?: boolean }) => Promise<void>;

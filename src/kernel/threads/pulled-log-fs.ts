@@ -70,7 +70,7 @@ async function assertContinues({ logs, threadId, end }: LogToPull, path: string)
     (await hashOfPrefix(logs.bytes(threadId, { end: size }), size)) ===
       (await hashOfPrefix(createReadStream(path), size));
   if (isSame) return;
-  throw new RyeError('already_exists', `${path} is another log than that of ${threadId}`, {
+  throw new RyeError('already_exists', `${path} already exists and is not the log of ${threadId}`, {
     hint: 'It was not replaced. Move its folder out of the project, then pull the thread again.',
     details: { path },
   });
@@ -84,7 +84,7 @@ async function pullQuarantined({ logs, threadId, projectPath, folder }: LogToPul
     if (!QUARANTINED.test(file) || measure(chunks).sha256 !== sha256) {
       throw new RyeError(
         'thread_tampered',
-        `the quarantined part ${JSON.stringify(file)} of ${threadId} is not the one that was taken off`,
+        `the quarantined part ${JSON.stringify(file)} of ${threadId} differs from the part that was removed`,
         { hint: 'Its row was changed. Nothing was written.', details: { thread_id: threadId } },
       );
     }

@@ -416,7 +416,7 @@ function savedPatches({
       const path = join(folder(threadId), 'artifacts', basename(patch));
       const bytes = await readFile(path).catch(() => undefined);
       if (bytes && sha256Hex(bytes) === sha256) return relative(projectPath, path);
-      const what = `${patch} of ${threadId} is not the one that its log names`;
+      const what = `${patch} of ${threadId} differs from the patch in its log`;
       throw new RyeError('thread_tampered', what, {
         hint: 'It was changed or removed. Without it the thread cannot continue: start it again.',
         location: { path },

@@ -18,7 +18,7 @@ export interface Boundaries {
 /** The programs that confine a command. */
 export interface Helpers {
   readonly bwrap: string;
-  /** Starts a program that can't open sockets of this machine, such as those of D-Bus and of containers. */
+  /** Starts a program that can't open sockets of this machine, such as the sockets of D-Bus and of containers. */
   readonly noSockets: string;
 }
 

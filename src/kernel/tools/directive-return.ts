@@ -63,7 +63,7 @@ export function checkOutputs(shape: ResultShape, input: JsonObject): OutputCheck
     : { ok: false, problems };
 }
 
-/** Members that the directive does not declare: those of the schema, or all if there is only a schema. */
+/** Members that the directive does not declare: the schema's members, or all if there is only a schema. */
 function others(shape: ResultShape, input: JsonObject): readonly (readonly [string, JsonValue])[] {
   return Object.entries(input).flatMap(([name, value]) => {
     if (value === undefined || shape.outputs.some((output) => output.name === name)) return [];

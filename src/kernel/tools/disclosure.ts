@@ -29,7 +29,7 @@ export interface DisclosureCandidate {
   readonly isEager?: boolean;
 }
 
-/** Maximum tokens of the schemas of eager servers, in addition to those of other tools. */
+/** Maximum tokens of the schemas of eager servers, in addition to the schemas of other tools. */
 export const MAX_EAGER_TOKENS = 8000;
 
 export interface Disclosure {
@@ -45,7 +45,7 @@ export function definitionTokens({ name, description, input_schema }: Disclosabl
 
 /**
  * Chooses which tools are offered with their schema within `maxTokens`: pinned ones always, then exact grants, then
- * narrower wildcards before wider ones, each if it still fits; those of eager servers also within a separate bound. None vanishes. Both lists keep the order in
+ * narrower wildcards before wider ones, each if it still fits; tools of eager servers also within a separate bound. None vanishes. Both lists keep the order in
  * which the tools came, so that the prompt stays byte-identical.
  */
 export function chooseDisclosure(

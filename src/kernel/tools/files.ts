@@ -55,7 +55,7 @@ export async function openForRead(path: ConfinedPath): Promise<FileHandle> {
   throw denied(path.shown, 'it keeps changing while it is being opened');
 }
 
-/** True when the open file is the one that the confined path names, so that no exchanged folder led elsewhere. */
+/** True if the confined path names the open file, so that no exchanged folder led elsewhere. */
 async function isNamedFile(handle: FileHandle, path: ConfinedPath): Promise<boolean> {
   try {
     const opened = await handle.stat();

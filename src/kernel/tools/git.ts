@@ -141,7 +141,7 @@ const WITHOUT_USER = {
   GIT_ATTR_NOSYSTEM: '1',
 } as const;
 
-/** Names of variables with which a user of git reaches a server; those of proxies and certificates come in both cases. */
+/** Names of variables with which a user of git reaches a server; variables of proxies and certificates come in both cases. */
 const USERS =
   /^(?:HOME|USER|LOGNAME|XDG_CONFIG_HOME|SSH_.+|GIT_SSH|GIT_SSH_COMMAND|GIT_ASKPASS|GIT_CONFIG_GLOBAL|(?:HTTPS?|ALL|NO)_PROXY|SSL_CERT_.+|GIT_SSL_CAINFO)$/i;
 

@@ -33,7 +33,7 @@ export function presentTraps(projectPath: string): readonly string[] {
     .filter((path) => guardOf(path, projectPath, true)?.kind === 'traps');
 }
 
-/** Tells a link from the one that takes its place; a trap that is a file or folder cannot be replaced. */
+/** Tells a link from its replacement; a trap that is a file or folder cannot be replaced. */
 function idOf(projectPath: string, name: string): string {
   const stats = lstatSync(join(projectPath, name), { throwIfNoEntry: false });
   return stats?.isSymbolicLink() === true ? `${stats.dev} ${stats.ino}` : 'no link';

@@ -94,10 +94,9 @@ function indexByName(
     const name = names[tool.id] ?? wireName(tool.id);
     const other = byName.get(name);
     if (other !== undefined || RESERVED_NAMES.has(name)) {
-      const rival = other === undefined ? 'a name that is reserved' : `the name of ${other.id}`;
       throw new RyeError(
         'wire_name_collision',
-        `the tool ${tool.id} would be offered as ${name}, ${rival}`,
+        `the tool ${tool.id} would share the name ${name} with ${other?.id ?? 'a tool of rye'}`,
         {
           hint: 'Grant only one of them, or rename one.',
           details: { name, tools: [other?.id ?? name, tool.id] },

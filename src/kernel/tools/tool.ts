@@ -63,7 +63,7 @@ export interface CallContext extends ToolContext {
    * signal withdraws it. Absent: no person can be asked.
    */
   ask?(question: Question, signal: AbortSignal): Promise<QuestionEnd>;
-  /** Called when all that the call does is wait for people, and when it works again: no limit counts that time. */
+  /** Called when the call starts and stops waiting only for people. That time counts toward no limit. */
   readonly onIdle?: (isIdle: boolean) => void;
 }
 
@@ -81,7 +81,7 @@ export interface ToolOutput {
   readonly waiting?: AwaitedThreads;
 }
 
-/** Threads that cannot continue before people have decided. */
+/** Threads waiting for a person's decision. */
 export interface AwaitedThreads {
   readonly threads: readonly string[];
   /** Ids of the requests. */

@@ -101,7 +101,7 @@ export function recordedFault(
   );
 }
 
-/** The part of a request that the scope of a key is about. */
+/** The part of a request that the scope of a key limits. */
 type Decided = Pick<ApprovalRequest, 'item' | 'capability'>;
 
 /** The user's own keys have no scope and every purpose. */

@@ -10,7 +10,7 @@ export interface EnvironmentKeys {
   readonly hasSigner: boolean;
   /** Undefined without `RYE_SIGNING_KEY`. Throws `key_unsafe`, never with the content of the variable. */
   signer(): SigningKey | undefined;
-  /** Keys of `RYE_TRUSTED_KEYS` by fingerprint, in addition to those of the user space. Throws `key_unsafe`. */
+  /** Keys of `RYE_TRUSTED_KEYS` by fingerprint, in addition to the keys of the user space. Throws `key_unsafe`. */
   trusted(): ReadonlyMap<string, TrustedKeyFile>;
 }
 

@@ -43,7 +43,7 @@ export interface KeyringOptions {
   readonly now: () => number;
   /** May have `RYE_SIGNING_KEY` and `RYE_TRUSTED_KEYS`. */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** The key of a run without a signing key, or the one that it had: it counts for records of threads alone. */
+  /** The key of a run without a signing key, or of an earlier one: it is valid for records of threads alone. */
   readonly recordKey?: VerifyingKey | SigningKey | undefined;
   /** Returns the key of a run whose record was signed afterwards. Absent: there are no such threads. */
   readonly runKey?: FindRunKey;

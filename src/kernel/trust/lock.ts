@@ -145,7 +145,7 @@ export interface GuardState {
 }
 
 /**
- * Returns all differences from the accepted pins: those of the user space, else of a lock signed by a trusted key. Files
+ * Returns all differences from the accepted pins: the pins of the user space, else of a lock signed by a trusted key. Files
  * that were never pinned may be unsigned or foreign, because they do not count; a damaged one is a change.
  */
 export function guardChanges({ lock, memory, files }: GuardState): readonly GuardChange[] {

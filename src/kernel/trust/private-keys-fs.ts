@@ -9,8 +9,8 @@ interface KeyPlaces {
 }
 
 /**
- * Returns a look at every form of every private key that rye knows: that of the environment, and those of the user space, of
- * the keys before and of fleets. Files are read again when a key was made. Those that cannot be read hold none.
+ * Returns a look at every form of every private key that rye knows: the key of the environment, and the keys of the user space, of
+ * earlier keys and of fleets. Files are read again when a key was made. Those that cannot be read hold none.
  */
 export function knownPrivateKeys(): (places: KeyPlaces) => readonly string[] {
   let state: string | undefined;

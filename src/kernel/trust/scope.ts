@@ -8,7 +8,7 @@ import type { SignedSubject } from './signature-line.ts';
 export const KEY_PURPOSES = ['sign', 'approve', 'certify'] as const;
 export type KeyPurpose = (typeof KEY_PURPOSES)[number];
 
-/** Types that a scope can name: those of items, and the records of threads. */
+/** Types that a scope can name: the item types, and the records of threads. */
 const SCOPE_TYPES: readonly string[] = [...ITEM_TYPES, 'config', 'thread'];
 
 /** IDs of the knowledge entries that are exports of threads. */

@@ -124,7 +124,7 @@ export interface ThreadsService {
    */
   acceptHead(threadId: string): Promise<ThreadVerification>;
   /**
-   * Checks the records of a run without a signing key, the thread's and those of its children, and signs them with the
+   * Checks the records of a run without a signing key, of the thread and its children, and signs them with the
    * user's key. With `dryRun` it signs nothing. Refused if one is not whole, still runs, or was signed before.
    */
   sign(threadId: string, options?: { readonly dryRun?: boolean }): Promise<SignedRecords>;

@@ -175,7 +175,7 @@ export interface SessionTrees extends SessionTreeReads, SessionTreeEdits {}
 
 export interface ExportOptions {
   readonly format: ExportFormat;
-  /** Only the path to this entry, by id or a unique start of it; `leaf` for the one that is open. */
+  /** Only the path to this entry, by id or a unique start of it; `leaf` for the open path. */
   readonly branch?: string;
   /** Without what tools were given and gave, thinking, hook state, images and what looks like a secret. */
   readonly redact?: boolean;

@@ -135,7 +135,7 @@ class ApprovalAudit {
     if (!requested) return 'its request is not in the log';
     const { request } = requested;
     if (requestSha256(request) !== approval.request_sha256) return 'its request differs';
-    if (request.thread_id !== this.#threadId) return 'its request is about another thread';
+    if (request.thread_id !== this.#threadId) return 'its request names another thread';
     if (!state || state.decided.outcome !== 'approved') return 'its request was not approved';
     const fault = this.#faultOf(state.decided, [request, approval.edited ?? request]);
     if (fault !== undefined) return fault;
@@ -145,7 +145,7 @@ class ApprovalAudit {
     const used = { uses: state.uses, spendUsd: state.spend };
     state.uses += 1;
     state.spend += worstCaseUsd ?? 0;
-    if (request.tool !== tool) return 'its decision is about another tool';
+    if (request.tool !== tool) return 'its decision names another tool';
     return (
       exhaustion(judgement, used, { now: time, worstCaseUsd }) ??
       scopeProblem(judgement, request, { input, isOwn: request.call_id === callId }) ??
@@ -213,5 +213,5 @@ function scopeProblem(
     : isWide(judgement, request, canonicalSha256(input));
   if (covers) return undefined;
   const isOther = !isOwn && judgement.scope === 'once';
-  return isOther ? 'its decision is about another call' : 'it ran with another input';
+  return isOther ? 'its decision is for another call' : 'it ran with another input';
 }

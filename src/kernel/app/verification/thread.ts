@@ -159,7 +159,7 @@ async function verifyCapabilities(examined: Examined): Promise<Check[]> {
   const digest = await digestSigned(path);
   const check = await verifyText(workspace, { name: 'capabilities', path, digest }, examined);
   if (!check.ok || sha256 === undefined || digest.sha256 === sha256) return [check];
-  const message = 'capabilities.md is not the one that thread.json names';
+  const message = 'capabilities.md does not match its hash in thread.json';
   return [{ name: 'capabilities', ok: false, error: { code: 'thread_tampered', message } }];
 }
 

@@ -115,7 +115,7 @@ function responseFormat(
 }
 
 /**
- * Marks the system text, the newest message and the one that was it in the request before. Every text becomes a list of parts, marked
+ * Marks the system text, the newest message and the newest message of the previous request. Every text becomes a list of parts, marked
  * or not, so that a mark that moves on leaves the bytes before it as they were.
  */
 function markMessages(messages: ChatCompletionMessageParam[]): void {

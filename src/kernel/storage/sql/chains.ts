@@ -4,7 +4,7 @@ import { change, type Work } from '../sql-work.ts';
 import { moveDeliveries } from './delivery-queue.ts';
 import { assertEpoch, findRecord, requireRecord } from './registry-rows.ts';
 
-/** Links a thread with the one that continues it, in the caller's transaction. */
+/** Links a thread with its continuation, in the caller's transaction. */
 export function* linkContinuation(
   threadId: string,
   successorId: string,

@@ -108,7 +108,7 @@ export function* enqueueChildEnd(child: ThreadRecord, run: number, now: string):
   });
 }
 
-/** Moves what waits for a thread to the one that continues it, in the transaction that links them. */
+/** Moves what waits for a thread to its continuation, in the transaction that links them. */
 export function* moveDeliveries({
   from,
   to,

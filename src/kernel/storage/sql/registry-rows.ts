@@ -222,7 +222,7 @@ const SILENT_MS = 60_000;
 
 /**
  * Takes a queued thread for `owner`, in the caller's transaction: only while it is `created` without owner and a slot is
- * free. Threads whose process is dead hold no slot, and neither do those of an unseen host that are silent.
+ * free. Threads whose process is dead hold no slot, and neither do silent threads of an unseen host.
  */
 export function* takeLaunch(
   owners: Owners,

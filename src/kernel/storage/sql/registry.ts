@@ -186,7 +186,7 @@ function* requestCancel(threadId: string, reason: string, now: string): Work<voi
   // it may have handed off since the caller looked; a chain has no loop
   while (record.status === 'continued' && record.continuation_thread_id !== null)
     record = yield* requireRecord(record.continuation_thread_id);
-  // the first reason stays: it is the one that the owner may already have acted on
+  // the first reason stays: the owner may already have acted on it
   yield* change(
     `UPDATE threads SET cancel_requested = coalesce(cancel_requested, ?), updated_at = ? WHERE thread_id = ?`,
     reason,

@@ -94,7 +94,7 @@ async function launchOnFleet(
 ): Promise<LaunchedThread> {
   const { secrets } = prepared;
   const names = Object.keys(secrets);
-  // those of the parent are not a child's
+  // a child does not get its parent's secrets
   const { secrets: _ofParent, ...shared } = place;
   const fleet: PlannedFleet = { ...shared, ...(names.length === 0 ? {} : { secrets: names }) };
   const plan = { ...prepared.plan, ...workPlace(env, prepared.plan, place), fleet };

@@ -73,8 +73,8 @@ const TAKEN_LOOK_MS = 30;
 
 /**
  * Resumes threads that wait for one which has ended: the process that ended it may have died before it woke them. Returns
- * once those of them that are `neededNow` are taken. Only threads of the own key are resumed. In a store of a fleet, whose
- * workers look for such threads, only those above the ones that have just `ended`.
+ * once the threads that are `neededNow` are taken. Only threads of the own key are resumed. In a store of a fleet, whose
+ * workers look for such threads, only threads above those that have just `ended`.
  */
 export async function wakeUnwoken(
   env: Stored & Process & Launching,

@@ -117,7 +117,7 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
     if (isActive(last.status) && (await registry.runOf(threadId)) === run) return [last, false];
     const end = await registry.endOf(threadId, run);
     if (end && (isParked(end) || (parks && isWaiting(end)))) {
-      // the run after it is the one that counts
+      // the run after it counts
       const current = await registry.runOf(threadId);
       runs.set(threadId, current);
       return current === run ? [last, false] : await found(id);
@@ -228,7 +228,7 @@ class QuietThreads {
     this.#ports = ports;
   }
 
-  /** Returns those of the open threads that need a look, by what was seen of each. */
+  /** Returns the open threads that need a look, by what was seen of each. */
   async others(
     open: readonly string[],
     seen: ReadonlyMap<string, ThreadRecord | undefined>,

@@ -97,7 +97,7 @@ export async function resolveDirective(
 
 /** Refuses a process that names inputs which its directive does not inherit: `directive_malformed`. */
 function assertReferences({ inputs }: Directive, composed: Composed): void {
-  // those of the directive itself were checked when it was read
+  // the references to the directive's own inputs were checked when it was read
   if (inputs.length > 0 || composed.inputs.length === 0) return;
   const names = composed.inputs.map(({ name }) => name);
   const [lost] = lostReferences({ ...composed, inputs: names });
@@ -224,20 +224,18 @@ function flatSchema(schema: JsonObject): JsonObject {
 /** Refuses aliases by which a model could not tell two tools apart: `wire_name_collision`. */
 export function assertAliases(behavior: JsonObject, tools: readonly PlannedTool[]): void {
   const { toolAliases } = parseBehavior(behavior);
-  const taken = new Map<string, string>(
-    RESERVED_NAMES.map((name) => [name, 'a name that is reserved']),
-  );
+  const taken = new Map<string, string>(RESERVED_NAMES.map((name) => [name, 'which is reserved']));
   for (const { id, name } of tools) {
     const shown = toolAliases.get(name) ?? name;
     const rival = taken.get(shown);
     if (rival !== undefined) {
       throw new RyeError(
         'wire_name_collision',
-        `the tool ${id} would be offered as ${shown}, ${rival}`,
+        `the tool ${id} would take the name ${shown}, ${rival}`,
         { hint: 'Choose another name in behavior.tool_aliases.', details: { name: shown } },
       );
     }
-    taken.set(shown, `the name of ${id}`);
+    taken.set(shown, `which the tool ${id} has`);
   }
 }
 

@@ -34,7 +34,7 @@ import type { PrepareRequest } from './request.ts';
 
 /**
  * Returns a thread's capabilities: those that its chain grants, within every ceiling, within the tools that the request
- * names and within its parent's, plus those of the file of the hook that starts it.
+ * names and within its parent's, plus the capabilities of the file of the hook that starts it.
  */
 export function planCapabilities(
   composed: Composed,
@@ -56,7 +56,7 @@ function capabilitiesOf(toolId: string): readonly string[] {
   return toolId === 'rye/search' ? [execute, 'rye.fetch.knowledge.*'] : [execute];
 }
 
-/** Returns the demands of a chain and of the parent: nothing that a thread starts can do unasked what it may not. */
+/** Merges the `ask` demands of chain and parent: a child must ask wherever its parent must. */
 export function planAsks(
   { asks }: Pick<Composed, 'asks'>,
   parent: ThreadDocument | undefined,

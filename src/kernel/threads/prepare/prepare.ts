@@ -69,7 +69,7 @@ export async function prepareThread(
   return await planDirective(env, request, { ignored, parent, isStart: true });
 }
 
-/** The circumstances of a plan. */
+/** Inputs of planning that are not part of the request. */
 interface PlanFacts {
   /** Warnings of the guards. */
   readonly ignored: readonly string[];

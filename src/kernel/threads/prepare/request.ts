@@ -33,7 +33,7 @@ export interface DirectiveRequest {
 
 /** A request with what only rye itself adds to it. */
 export interface PrepareRequest extends DirectiveRequest {
-  /** Capabilities that the hook starting this child adds to those of its parent thread. */
+  /** Capabilities that the hook starting this child adds to its parent thread's. */
   readonly hookCapabilities?: readonly string[];
   /** True if the plan is only shown and nothing starts. */
   readonly isDryRun?: boolean;

@@ -17,7 +17,7 @@ export interface Tightened extends PlanForRun {
   readonly kept: readonly string[];
 }
 
-/** Adds the rules in force now; those of the plan stay unless one of them replaces them with the same or more. */
+/** Adds the rules in force now; rules of the plan stay unless one of these replaces them with the same or more. */
 export async function withRules(env: Preparing, plan: ThreadPlan): Promise<Tightened> {
   const { rules: now, blocks } = await planRules(env, {
     directive: plan.directive.id,
@@ -125,7 +125,7 @@ function ruleChange({ name, path, sha256 }: PlannedRule, before: PlannedRules): 
   };
 }
 
-/** Adds the gates and the stopping hooks in force now before those of the plan; all of these stay. */
+/** Adds the gates and the stopping hooks in force now before the gates and hooks of the plan, which all stay. */
 export async function withHooks(env: Preparing, plan: ThreadPlan): Promise<Tightened> {
   const own = plan.hooks.filter(({ layer }) => layer === DIRECTIVE_LAYER);
   const { hooks: merged } = mergeLayers({ ...env.config.hooks, directive: own });

@@ -113,7 +113,7 @@ export async function removeDead(
   });
 }
 
-/** Reads the last recorded changes, whether they are those of the last run, and the files that its merge has changed. */
+/** Reads the last recorded changes, whether the last run made them, and the files that its merge has changed. */
 function recordedIn(events: DeadWorktree['events']) {
   let recorded: WorktreeChanges | undefined;
   let isCurrent = false;

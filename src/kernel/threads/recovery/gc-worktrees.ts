@@ -10,7 +10,7 @@ import { whileHeld } from './while-held.ts';
 type Env = Stored & Process & Isolating;
 
 /**
- * Removes the worktrees that no thread needs, such as those that a crash left. A thread needs the one that it works in
+ * Removes the worktrees that no thread needs, such as those that a crash left. A thread needs the worktree that it works in
  * until it has ended and its changes are kept elsewhere.
  */
 export async function removeWorktrees(env: Env): Promise<void> {

@@ -416,7 +416,7 @@ function reasonOf({ status, error }: ThreadRecord): string {
 
 /** The limits of a thread's next run. */
 interface NextLimits extends RunLimits {
-  /** Those of the plan that is stored for it. */
+  /** The limits of the plan that is stored for it. */
   readonly planned: Limits;
 }
 
@@ -438,7 +438,7 @@ async function nextLimits(
   return { ...next, planned: isAsNow ? planned.limits : next.total };
 }
 
-/** Returns a thread's limits: those of its plan, and what was raised since. */
+/** Returns a thread's limits: the plan's limits, and what was raised since. */
 function limitsNow({ planned, log }: Pick<Resumable, 'planned' | 'log'>): Limits {
   return { ...planned.limits, ...raisedLimits(log.events) };
 }

@@ -231,7 +231,7 @@ export async function demandOf(
   return demandFor(policies, asked, asks, { name: 'owner', key_id: ownerKeyId });
 }
 
-/** True if other people than those of a request have to agree to its call now, such as after a change of keys or approvers. */
+/** True if other people than a request names have to agree to its call now, such as after a change of keys or approvers. */
 export async function asksOthers(
   env: Process & Configured & ApprovalEnv,
   plan: ThreadPlan,

@@ -265,7 +265,7 @@ export class ApprovalDesk implements ApprovalPort {
     return exhaustion(judgement, usesOf(known), next) === undefined;
   }
 
-  /** True if the request is about exactly what would run now. */
+  /** True if the request describes exactly what would run now. */
   #isSame({ request, request_sha256: sha256 }: RequestedApproval, { subject, preview }: Asked) {
     const { format, id, epoch, created_at, expires_at, log_head } = request;
     const now: ApprovalRequest = {

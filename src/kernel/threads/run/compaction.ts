@@ -62,7 +62,7 @@ export interface CompactEnv {
   readonly book: (usage: Usage) => Promise<void>;
 }
 
-/** The result of a compaction. `drafts` are written in each case; only those of `done` change the context. */
+/** The result of a compaction. `drafts` are written in each case; only with `done` do they change the context. */
 export type CompactResult = {
   readonly drafts: readonly EventDraft[];
   /** Usage that is not booked. */
@@ -223,7 +223,7 @@ export function compactContext(
 export const NOT_COMPACTED = 'the context was not compacted';
 
 /**
- * Compaction for the loop: folds the log that is on the disk, so that the context after it is the one that a resume
+ * Compaction for the loop: folds the log that is on the disk, so that the context after it is what a resume
  * would see. It reads the log once per compaction, not per turn.
  */
 export function compactPort(

@@ -264,7 +264,7 @@ export class HookRunner implements HookPort {
   ): Promise<ActionOutcome> {
     const { asks, tools } = this.#options;
     if (asks) {
-      // as a model would call it, so that one rule is about both
+      // as a model would call it, so that one rule applies to both
       const tool = await tools.tool('rye/execute');
       const input = { item_type: 'directive', item_id: directiveId, parameters: inputs };
       const need = { verb: 'execute', item_type: 'directive', item_id: directiveId } as const;

@@ -184,7 +184,7 @@ export class ThreadWorktree {
   }
 
   /**
-   * Ends the work in the worktree: waits for the children that work in it, writes its changes as a patch, merges those of a
+   * Ends the work in the worktree: waits for the children that work in it, writes its changes as a patch, merges the changes of a
    * thread that completed if its plan asks for it, and records them. A failure ends the thread as an error and leaves the
    * worktree as it is.
    */
@@ -256,7 +256,7 @@ export class ThreadWorktree {
     return changes;
   }
 
-  /** Waits for the children of a thread that completed, unless it is cancelled meanwhile; cancels those of others. */
+  /** Waits for the children of a thread that completed, unless it is cancelled meanwhile; cancels the children of other threads. */
   async #afterChildren(ended: LoopOutcome, cancelled: AbortSignal): Promise<LoopOutcome> {
     const { threadId } = this.#started;
     const until = ended.kind === 'completed' ? cancelled : undefined;
@@ -266,7 +266,7 @@ export class ThreadWorktree {
     return { kind: 'cancelled', reason: String(until.reason), cost, last_text };
   }
 
-  /** Tells a person about the changes of a root; a parent reads those of its children. */
+  /** Tells a person about the changes of a root; a parent reads the changes of its children. */
   #notice(changes: WorktreeChanges): void {
     const text = this.#started.parent ? '' : describeChanges(changes);
     if (text !== '') this.#env.onNotice(text);

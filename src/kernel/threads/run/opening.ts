@@ -25,7 +25,7 @@ export interface Opening {
   /** Sent byte-identical on every turn. */
   readonly system: string;
   readonly drafts: readonly EventDraft[];
-  /** The message that the run is about, which follows those that waited for the thread. */
+  /** The message that starts the run, which follows the messages that waited for the thread. */
   readonly lastDrafts?: readonly EventDraft[];
   readonly messages: readonly Message[];
   /** Recorded definitions that are sent as they are, before what the tools offer beyond them. */

@@ -45,7 +45,7 @@ export interface RunOptions {
   /** Values of secret inputs, by name. */
   readonly secrets: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal | undefined;
-  /** Called with each event of the thread, and with those of children in this process as `child.<type>`. */
+  /** Called with each event of the thread, and with events of children in this process as `child.<type>`. */
   readonly onEvent?: ((event: LogEvent | UnknownEvent) => void) | undefined;
   /** Wraps each provider, e.g. to record its stream. */
   readonly wrapProvider?: ((provider: ModelProvider) => ModelProvider) | undefined;
@@ -280,7 +280,7 @@ class ThreadRun {
     return await this.#afterWaiting(opening, recorder, inbox);
   }
 
-  /** Records the message that the run is about, after those that came before it. */
+  /** Records the message that starts the run, after the messages that came before it. */
   async #afterWaiting(opening: Opening, recorder: Recorder, inbox: ThreadInbox): Promise<Opening> {
     const { lastDrafts = [], messages } = opening;
     if (lastDrafts.length === 0) return opening;
@@ -325,7 +325,7 @@ class ThreadRun {
 
   /** Appends drafts to the log. A turn that has ended is synced with the beginning of the next one. */
   async #write(recorder: Recorder, drafts: readonly EventDraft[]): Promise<readonly LogEvent[]> {
-    // answers that came together are worked on one by one, with the timers and sockets of others in between
+    // yield between answers that arrive together, so that the timers and sockets of other threads run
     if (drafts.some(isAnswer)) await ownPass();
     // what a call has changed is kept before its result is
     if (drafts.some(hasActed)) await this.#worktree.save();

@@ -56,7 +56,7 @@ export function waitingOf(verdict: RunEnd): Pick<ThreadResult, 'waiting_for' | '
   return { waiting_for: 'approval', approvals: awaitedApprovals(verdict) };
 }
 
-/** Ids of the requests that a thread waits for, its own and those of the threads that it waits for. */
+/** Ids of the requests that a thread waits for: its own, and requests of the threads that it waits for. */
 export function awaitedApprovals({ error }: Pick<RunEnd, 'error'>): readonly string[] {
   return textsOf(error?.details?.['approvals']);
 }
