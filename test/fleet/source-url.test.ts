@@ -46,7 +46,7 @@ it.each([
   'git://git.example/r',
   `https://git.example/${'x'.repeat(3000)}`,
 ])('%j is no address, and the error does not show a password', (given) => {
-  expect(() => parseSourceUrl(given)).toThrow(/no address of a repository/);
+  expect(() => parseSourceUrl(given)).toThrow(/not a repository URL/);
 });
 
 it('an error hides the part that may be a password', () => {

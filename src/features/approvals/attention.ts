@@ -13,7 +13,7 @@ export function attend(workspace: Workspace, attendant: ApprovalAttendant): Appr
       const { id } = requested.request;
       attendant.onRequest(
         listedApproval(requested),
-        // the run that waits here goes ahead by itself
+        // the waiting run continues on its own; don't resume it
         async (decision) => await requests.decide({ ...decision, id, resume: false }),
       );
     },

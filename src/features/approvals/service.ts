@@ -394,7 +394,7 @@ async function assertMayEdit(
   }
 }
 
-/** The part of a request that the scope of a key is about, for an input that a person gave. */
+/** The part of a request that the scope of a key limits, for an input that a person gave. */
 function aboutEdit(
   { request }: Pick<StoredApproval, 'request'>,
   input: JsonObject | undefined,

@@ -83,8 +83,8 @@ function requestProblem(
 ): string | undefined {
   if (!requested) return `the log of ${threadId} has no such request`;
   const { request, request_sha256: sha256 } = requested;
-  if (requestSha256(request) !== sha256) return 'its hash is not the one in the log';
-  return request.thread_id === threadId ? undefined : 'it is about another thread';
+  if (requestSha256(request) !== sha256) return 'its hash differs from the hash in the log';
+  return request.thread_id === threadId ? undefined : 'it names another thread';
 }
 
 /** Returns the problem if what people decided does not lead to the outcome in the log. */
@@ -98,7 +98,7 @@ function outcomeProblem(
   return state === decided.outcome ? undefined : `its decisions do not make it ${decided.outcome}`;
 }
 
-/** Outcomes that need decisions; the others come about without a person. */
+/** Outcomes that need decisions; the others occur without a person. */
 const BY_PEOPLE: ReadonlySet<string> = new Set(['approved', 'denied', 'answered']);
 
 /** The demands on the inputs that people gave, as they were judged before the calls started. */

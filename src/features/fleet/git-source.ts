@@ -82,7 +82,7 @@ export async function packSource(
   if (pack.length <= MAX_PACK_BYTES) return pack;
   throw new RyeError(
     'resource_exhausted',
-    `commit ${short(commit)} has ${pack.length} bytes packed, more than ${MAX_PACK_BYTES}`,
+    `commit ${short(commit)} is too large: ${pack.length} bytes packed, maximum ${MAX_PACK_BYTES}`,
     { hint: 'Push it to a server that the workers reach, and use --source git.' },
   );
 }

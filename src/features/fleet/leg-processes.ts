@@ -29,7 +29,7 @@ export interface LegProcessesOptions {
 export class LegProcesses {
   readonly #options: LegProcessesOptions;
   readonly #busy = new Set<LegProcess>();
-  /** The one that waits longest is last: others are used before it and it ends first. */
+  /** The process that waits longest is last: others are used before it and it ends first. */
   readonly #idle: LegProcess[] = [];
   #ahead: NodeJS.Timeout | undefined;
   #isEnded = false;

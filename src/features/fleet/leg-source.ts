@@ -96,5 +96,5 @@ function assertPrefix(prefix: string): void {
     prefix === '' ||
     (prefix.endsWith('/') && parts.every((part) => !/^(?:|\.{1,2}|\.git)$/i.test(part)));
   if (isPlain) return;
-  throw new RyeError('path_denied', `${JSON.stringify(prefix)} is no folder of a repository`);
+  throw new RyeError('path_denied', `${JSON.stringify(prefix)} is not a folder in the repository`);
 }

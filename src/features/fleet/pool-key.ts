@@ -74,7 +74,7 @@ export function openPool(statements: readonly string[], keys: KeyLookup): PoolKe
     });
   throw new RyeError(
     'key_untrusted',
-    'no root that you trust has certified the key that secret inputs would be sealed to',
+    "the fleet's sealing key is not certified by a root that you trust",
     {
       hint: 'Where the fleet was made: rye fleet root > root.pem. Here: rye keys trust root.pem --for certify',
     },

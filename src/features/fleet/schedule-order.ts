@@ -38,7 +38,7 @@ export function openOrder(
   const { order, key_id: keyId, signature } = signed;
   const key = keys.find(keyId);
   if (typeof key === 'string')
-    throw new RyeError(key, `the schedule is signed by key ${keyId}, which does not count here`, {
+    throw new RyeError(key, `the schedule is signed by key ${keyId}, which is not trusted here`, {
       hint: TRUST_HINT,
     });
   const { domain, name, schedule } = order;

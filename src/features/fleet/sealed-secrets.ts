@@ -81,7 +81,7 @@ export function sealSecrets(secrets: Secrets, pool: PoolKey, given: SealedFor): 
 
 /**
  * Opens sealed values with one of the pool keys of a worker. Returns undefined if it has not the key that they are sealed to;
- * throws `thread_tampered` if they were changed or are those of another thread.
+ * throws `thread_tampered` if they were changed or belong to another thread.
  */
 export function openSecrets(
   text: string,
@@ -142,7 +142,7 @@ function boundTo({ threadId, fleet, names }: SealedFor, poolId: string): Buffer 
 
 function changed(threadId: string): RyeError {
   return new RyeError('thread_tampered', `the sealed secret inputs of ${threadId} do not verify`, {
-    hint: 'They were changed in the database, or are those of another thread. Start the thread again.',
+    hint: 'They were changed in the database, or belong to another thread. Start the thread again.',
     details: { thread_id: threadId },
   });
 }

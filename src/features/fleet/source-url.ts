@@ -26,7 +26,7 @@ export function parseSourceUrl(given: string): SourceUrl {
   if (found) return found;
   throw new RyeError(
     'invalid_input',
-    `${JSON.stringify(withoutUser(given))} is no address of a repository`,
+    `${JSON.stringify(withoutUser(given))} is not a repository URL`,
     {
       hint: 'Use https://HOST/PATH, ssh://USER@HOST/PATH, USER@HOST:PATH or file:///PATH, without a query.',
     },

@@ -138,7 +138,7 @@ class Repository {
     }
   }
 
-  /** Compares the files with the commit, but for those of `.ai`, which travel in the bundle of items. */
+  /** Compares the files with the commit, except files in `.ai`, which travel in the bundle of items. */
   async compare({ isRefused }: { readonly isRefused: boolean }): Promise<void> {
     const items = `:(exclude,top)${this.prefix}.ai`;
     const words = ['status', '--porcelain=v1', '-z', '--no-renames', '--ignore-submodules=dirty'];
@@ -196,7 +196,7 @@ class Repository {
   }
 }
 
-/** Paths are those of a repository on this machine. */
+/** Paths name a repository on this machine. */
 function absolute(url: string, folder: string): string {
   return /^\.{1,2}(?:\/|$)/.test(url) ? resolve(folder, url) : url;
 }

@@ -1,6 +1,6 @@
 import type { JsonObject, JsonValue } from '../../kernel/core/json.ts';
 
-/** The arguments that name what a call is about, by rank. */
+/** The arguments that name the subject of a call, by rank. */
 const SUBJECTS = ['command', 'cmd', 'path', 'file_path', 'pattern', 'query', 'item_id', 'url'];
 
 /** The argument that tells one call of a tool from another, and its text. */

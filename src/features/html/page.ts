@@ -184,7 +184,7 @@ function shownPart(whole: ExportSource): {
 
 function omittedNotice(omitted: number): Html {
   if (omitted === 0) return NOTHING;
-  return html`<div class="notice" role="note"><p>This thread is too long for a page: ${omitted.toLocaleString('en')} entries, older ones and those of other branches, are not in it. The JSON Lines export has the whole branch.</p></div>`;
+  return html`<div class="notice" role="note"><p>This thread is too long for a page: ${omitted.toLocaleString('en')} entries, from the older part and from other branches, are not in it. The JSON Lines export has the whole branch.</p></div>`;
 }
 
 /** Inside a script element only this character is not text. Invisible characters become escapes, as in all of the page. */

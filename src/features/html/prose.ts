@@ -47,7 +47,7 @@ export function plain(text: string): string {
 
 /** Longer texts are shown as they are, not as Markdown. */
 const MAX_MARKDOWN_CHARS = 200_000;
-/** Headings of a message rank below those of the page. */
+/** Headings of a message rank below the page's headings. */
 const HEADING_SHIFT = 2;
 const MAX_HEADING = 6;
 
@@ -81,7 +81,7 @@ export function proseRenderer(code: CodeRenderer): (text: string) => Html {
       : html`<div class="prose" dir="auto">${trusted(withoutControls(markdown.render(printable(text))))}</div>`;
 }
 
-/** Links send no referrer, classes align cells, headings rank below those of the page. */
+/** Links send no referrer, classes align cells, headings rank below the page's headings. */
 function harmless(tokens: readonly Token[]): void {
   for (const token of tokens) {
     if (token.type === 'link_open') {

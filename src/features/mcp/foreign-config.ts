@@ -15,7 +15,7 @@ export interface ForeignSource {
 export interface ForeignServers {
   /** In the form of mcp.yaml. */
   readonly servers: Readonly<Record<string, unknown>>;
-  /** Those of all servers here, also of ones with a problem. */
+  /** The names of all servers here, including servers with a problem. */
   readonly names: readonly string[];
   /** One sentence for what is ignored or has another name here. */
   readonly notes: readonly string[];

@@ -147,7 +147,7 @@ function isHookMessage({ message }: JsonObject): boolean {
   return isJsonObject(message) && message['role'] === 'hookMessage';
 }
 
-/** A line of an older version, or of an entry that hangs elsewhere now, as version 3 has it. */
+/** Rewrites a line from an older version, or one whose parent changed, as version 3. */
 function migrated(entry: TreeEntry, value: JsonObject, parentId: string | null): JsonObject {
   const { firstKeptEntryIndex: _index, message, ...rest } = value;
   const kept = isKnown(entry, 'compaction') ? entry.payload.first_kept_entry_id : null;

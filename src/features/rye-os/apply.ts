@@ -14,7 +14,7 @@ import { PLACEHOLDER } from '../../kernel/items/tool-advice.ts';
 import { blankSignatureLine, signatureStyle } from '../../kernel/trust/signature-line.ts';
 import { type Examined, FOLDERS, faultOf, sampleInputs } from './review.ts';
 
-/** A file of the project that an import is about. */
+/** A file of the project that an import reads or writes. */
 export interface AppliedFile {
   readonly type: SignableType;
   readonly id: string;

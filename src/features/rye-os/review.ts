@@ -72,7 +72,7 @@ export interface ExaminedFile extends TreeFile {
   readonly isMoved: boolean;
 }
 
-/** A review, with the texts that it is about. */
+/** A review, with the reviewed texts. */
 export interface Examined {
   readonly review: RyeOsReview;
   readonly files: readonly ExaminedFile[];

@@ -55,8 +55,8 @@ export class FiringStates {
   }
 
   /**
-   * Returns the loop's state; undefined before its first. A file that cannot be read counts as one of now: to fire once
-   * too little is better than once too often.
+   * Returns the loop's state; undefined before its first. Treats an unreadable file as just written: skipping one firing
+   * is better than repeating it.
    */
   loop(name: string): LoopState | undefined {
     const path = this.#path(name, 'loop');

@@ -282,7 +282,7 @@ function stateOf(workspace: Workspace, item: ScannedItem, bytes: Uint8Array, tex
 
 /**
  * Reads new and changed files into the index and drops what is gone, for a bounded time. Costs one `lstat` for each item and
- * each export of a thread; not `exports`: those of threads are left as they are. Returns the items other than exports by
+ * each export of a thread; not `exports`: exports of threads stay as they are. Returns the items other than exports by
  * their paths, and how many changed files are left.
  */
 export async function refreshIndex(

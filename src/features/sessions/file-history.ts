@@ -67,7 +67,7 @@ function planOf(history: readonly PastChange[]): readonly FilePlan[] {
   ];
 }
 
-/** Orders changes of several threads by time; of two in one millisecond, the one that the other continues comes first. */
+/** Orders changes of several threads by time; of two in one millisecond, the change that the other continues comes first. */
 function inOrder(changes: readonly PastChange[]): readonly PastChange[] {
   return changes.toSorted((a, b) => {
     if (a.time !== b.time) return a.time - b.time;

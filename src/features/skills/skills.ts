@@ -30,7 +30,6 @@ import { isSkillTool, SKILLS_USE_ID } from '../../kernel/tools/skill-needs.ts';
 import { ActiveSkills, type OfferedSkill, toolIdsOf } from './active-skills.ts';
 import { createSkillTools, skillCatalog } from './skill-tools.ts';
 
-/** The skills that the capabilities let a thread fetch and whose SKILL.md is verified. */
 /** The skills of an opened rye. */
 export function skillSource(
   workspace: Workspace,
@@ -41,6 +40,7 @@ export function skillSource(
   };
 }
 
+/** Returns the skills that the capabilities let a thread fetch and whose SKILL.md is verified. */
 async function grantedSkills(
   workspace: Workspace,
   capabilities: readonly string[],

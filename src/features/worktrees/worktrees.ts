@@ -272,7 +272,7 @@ export class GitWorktrees {
     const { projectPath } = this.#options;
     const root = join(projectPath, path);
     if (/^[0-9a-f-]{36}$/.test(relative(join(projectPath, FOLDER), root))) return root;
-    throw new RyeError('path_denied', `${path} is no folder for a worktree`);
+    throw new RyeError('path_denied', `${path} is not the folder of a worktree`);
   }
 
   /** Makes the folder of worktrees, which no git of a person is to list. */

@@ -68,7 +68,7 @@ it('a page of a very long thread shows its end, and states what is missing', () 
   ];
   const page = pageOf(sourceOf(place([...drafts, ...left])));
   expect(articles(page)).toBe(20_000);
-  expect(page).toContain('5 entries, older ones and those of other branches, are not in it');
+  expect(page).toContain('5 entries, from the older part and from other branches, are not in it');
   expect(page).toContain('newest');
   expect(page).not.toContain('message 20001.');
   expect(page).not.toContain('>message 0.<');

@@ -29,7 +29,7 @@ const list = defineCommand({
   summary: 'List what waits for a person, oldest first',
   details: '--json prints one document; with --watch it prints one request per line.',
   options: {
-    watch: flag('Stay, and print each new request as it comes'),
+    watch: flag('Keep running and print new requests'),
     resume: flag('With --watch: resume threads of your key once people have decided'),
     thread: text('ID', 'Only requests of this thread'),
     state: choice(

@@ -58,7 +58,7 @@ const OWN_CONFIG: ReadonlySet<string> = new Set(['store', 'fleet', 'trust']);
 const LOCK = 'lock.json';
 
 /**
- * Packs the signed items of a project, and those of the user space that the plan names. What no trusted key signed is left
+ * Packs the signed items of a project, and the items of the user space that the plan names. What no trusted key signed is left
  * out. Throws the fault of a file that the plan needs, `file_changed` if one is no longer what was planned, and
  * `item_too_large` above 8 MiB.
  */

@@ -37,7 +37,7 @@ export function openBundle({ tar, envelope, planSha256, keys }: BundleToOpen): O
   if (stated.plan_sha256 !== planSha256) throw tampered('it was made for another plan');
   const files = filesOf(tar);
   if (canonicalJson(statedFiles(files)) !== canonicalJson(stated.files))
-    throw tampered('its files are not those of its statement');
+    throw tampered('its files differ from its statement');
   return { digest, keyId, files, stated };
 }
 

@@ -67,7 +67,7 @@ export function readStatement(text: string, digest: string): BundlePredicate {
   if (!PREDICATE.fits(predicate)) throw tampered('its statement has another form');
   // exactly what rye would have stated: no other member, type or subject
   if (text !== statementText(digest, predicate))
-    throw tampered('its statement is about another bundle');
+    throw tampered('its statement describes another bundle');
   return predicate;
 }
 

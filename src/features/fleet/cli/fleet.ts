@@ -223,7 +223,7 @@ function rateOf(
 }
 
 function stateOf(row: FleetWorker): string {
-  const state = row.draining ? 'leaves' : row.lease_seconds_left < 0 ? 'silent' : 'alive';
+  const state = row.draining ? 'draining' : row.lease_seconds_left < 0 ? 'unresponsive' : 'alive';
   return row.certified ? state : `${state}, not certified by a root you trust`;
 }
 

@@ -405,7 +405,7 @@ function pause(tries: number): number {
   return Math.random() * longest;
 }
 
-/** The message of the server is kept, the address of the store is not: it has the password. */
+/** Keeps the server's message, drops the store's URL, which contains the password. */
 function storageError(error: unknown): RyeError {
   if (error instanceof RyeError) return error;
   return new RyeError('storage_failed', `the PostgreSQL store failed: ${messageOf(error)}`, {

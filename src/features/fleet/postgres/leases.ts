@@ -31,7 +31,7 @@ const RENEW = `
     ) AS earlier
   ) AS is_watching`;
 
-/** The leases of workers in a table. All times are those of the database, so that no worker's clock decides about another. */
+/** The leases of workers in a table. All times come from the database, so that no worker's clock decides about another. */
 export class WorkerLeases implements Leases {
   readonly #database: PostgresDatabase;
 

@@ -67,7 +67,7 @@ export class LogRows {
     return row as HeadRow | undefined;
   }
 
-  /** Pieces in order, from the one that has the byte at `from`. */
+  /** Pieces in order, from the piece with the byte at `from`. */
   async page(threadId: string, from: number): Promise<readonly PieceRow[]> {
     const rows = await this.#rows(
       `SELECT start, data FROM log_pieces WHERE thread_id = $1 AND start + length(data) > $2
@@ -122,7 +122,7 @@ export class LogRows {
     return row?.data;
   }
 
-  /** Makes an opening the one that may write, in place of the one that the caller has seen; false if that has changed. */
+  /** Lets an opening write in place of the opening that the caller has seen; false if that one has changed. */
   async take(
     { threadId, lease }: Opening,
     {

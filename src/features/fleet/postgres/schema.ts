@@ -1,7 +1,7 @@
 import { BY_THREAD_MIGRATION } from '../../../kernel/storage/thread-indexes.ts';
 
 /**
- * The tables of a fleet's store. Columns are those of the SQLite store, so that both run the same statements; a `rowid`
+ * The tables of a fleet's store. Columns match the SQLite store, so that both run the same statements; a `rowid`
  * column replaces SQLite's own one. Texts compare by their bytes, in every locale of the server.
  */
 const TABLES = `

@@ -95,7 +95,7 @@ interface Facts {
 }
 
 /**
- * A pooler that hands connections out by transaction gives the one that was used last to the next transaction. While other
+ * A pooler that hands connections out by transaction gives the last used one to the next transaction. While other
  * transactions are open, the first connection is then served by another one of the server.
  */
 async function isPooled(first: Client, open: () => Promise<Client>): Promise<boolean> {

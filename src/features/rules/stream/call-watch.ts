@@ -31,7 +31,7 @@ const EXECUTE: ReadonlySet<string> = new Set(['rye_execute', 'rye/execute']);
 const ITEM_ID = 'item_id';
 const MAX_FACT_LENGTH = 4096;
 
-/** The members of one object of the arguments: as a rule, what is about one file. */
+/** The members of one object of the arguments: as a rule, the members for one file. */
 class FileScope {
   readonly parent: FileScope | undefined;
   readonly paths: CallPath[] = [];
@@ -102,7 +102,7 @@ export class CallWatch implements JsonStringSink {
     this.#depth -= 1;
     const { parent, waiting, paths } = this.#scope;
     if (!parent) return;
-    // without its own path it is about the file that the surrounding object names, maybe later
+    // without its own path it describes the file that the surrounding object names, maybe later
     if (paths.length === 0) for (const rule of waiting) parent.waiting.add(rule);
     else if (this.#isExecute && waiting.size > 0) this.#ended.push(this.#scope);
     this.#scope = parent;
@@ -211,7 +211,7 @@ function isPathKey(key: string): boolean {
   return /(?:paths?|^files?|filename|file_name)$/i.test(key);
 }
 
-/** True if the member of that name holds text that is replaced, which no rule is about. */
+/** True for members that hold the text being replaced. Rules ignore them. */
 function isReplacedText(key: string): boolean {
   return /^old[_A-Z-]|^old$|^search$/.test(key);
 }

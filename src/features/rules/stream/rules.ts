@@ -297,7 +297,7 @@ export interface SortedRule {
 }
 
 /**
- * Sorts rules, the first of each name: disabled ones and those of other directives drop out; a rule with a condition
+ * Sorts rules, the first of each name: disabled rules and rules of other directives drop out; a rule with a condition
  * watches streams; else it is always part of the context, or can be fetched if it has a description. A rule that
  * cannot watch is reported and moves to the other buckets. Without a directive none drops out for its directives.
  */
