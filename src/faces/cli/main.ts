@@ -151,7 +151,7 @@ function buildParser(options: ParserOptions): Parser {
     .version(VERSION, '-V, --version', 'Print the version');
   for (const option of optionSpecs(GLOBAL_OPTIONS)) parser.addOption(parserOption(option));
   addCommand(parser, ROOT, options);
-  // they may be those of a plug-in's command
+  // they may belong to a plug-in's command
   if (options.isForeign) parser.allowUnknownOption();
   if (isShort) {
     const text = shortHelp(ROOT.summary, io.stdout.columns);
@@ -161,7 +161,7 @@ function buildParser(options: ParserOptions): Parser {
 }
 
 /**
- * Declares a command to the parser and names its subcommands. The one that the command line calls is loaded then.
+ * Declares a command to the parser and names its subcommands. The subcommand that the command line calls is loaded then.
  * `group` is set for the default command of a group.
  */
 function addCommand(

@@ -36,7 +36,7 @@ export const ROOT: Command = {
           init: 'Create .ai/ in this folder, and a signing key if you have none',
         }),
         ...commandsOf(() => import('./commands/ask.ts'), {
-          ask: 'Ask one question; answers from files, stdin or the project, and only reads',
+          ask: 'Ask one question about files, stdin or the project (read-only)',
         }),
         ...commandsOf(() => import('./commands/chat.ts'), {
           chat: 'Talk with a model about the project; a conversation that can be continued',

@@ -30,7 +30,7 @@ export const OUTPUT_OPTIONS = {
 } as const;
 
 /** The option that lets `--limit` go above what is granted. */
-export const RAISE_LIMITS = flag('Allow limits above those of the directive; the log records it');
+export const RAISE_LIMITS = flag('Allow limits higher than in the directive; the log records it');
 
 export function outputModeOf({ global }: Context, format: OutputMode | undefined): OutputMode {
   if (format === 'text' && global.json) {

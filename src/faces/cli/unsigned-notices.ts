@@ -64,7 +64,7 @@ export async function gatheringUnsigned<T>(io: Io, call: (io: Io) => Promise<T>)
   }
 }
 
-/** Holds a notice back if it is about an unsigned file. `print` is called once for all of them. */
+/** Holds a notice back if it reports an unsigned file. `print` is called once for all of them. */
 export function holdUnsigned({ stdout }: Io, notice: string, print: Held['print']): boolean {
   const held = heldOf.get(stdout);
   if (held === undefined || !UNSIGNED.test(notice)) return false;

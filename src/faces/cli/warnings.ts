@@ -7,7 +7,7 @@ export function noteWarning({ stdout }: Pick<Io, 'stdout'>, warning: string): vo
   noticed.set(stdout, [...(noticed.get(stdout) ?? []), warning]);
 }
 
-/** Returns a JSON document with `warnings`: its own and those of the call, each once; empty if there are none. */
+/** Returns a JSON document with `warnings`: its own and the call's, each once; empty if there are none. */
 export function withWarnings<T extends object>(
   { stdout }: Pick<Io, 'stdout'>,
   document: T,

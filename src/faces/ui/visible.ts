@@ -177,7 +177,7 @@ interface Around {
   readonly isProse: boolean;
 }
 
-/** True for a character that a person would not see as the one that it is. */
+/** True for a character that a person would not recognize for what it is. */
 function isHidden(character: string, around: Around): boolean {
   if (character === '\\') return startsEscape(around);
   if (character >= ' ' && character <= '~') return false;

@@ -31,7 +31,7 @@ const MAX_CONTEXT = 256 * 1024;
 const FILES: Argument<readonly string[]> = {
   name: 'files...',
   optional: true,
-  description: 'Files whose text the question is about, or - for stdin',
+  description: 'Files that the question refers to, or - for stdin',
   read: (words) => words,
 };
 

@@ -72,7 +72,7 @@ function hintSteer(context: Context, id: string): void {
 }
 
 /**
- * Yields the events of the thread's run that is under way, to its end. Of an ended thread yields the last turn. Reads
+ * Yields the events of the thread's run that is under way, to its end. For a finished thread, yields the last turn. Reads
  * the log once: what is past is held until the place at which the log ended is reached.
  */
 async function* currentRun(

@@ -214,7 +214,7 @@ export const replay = defineCommand({
     const report = await withRye(call, async ({ threads, trees }) => {
       const id = await threads.resolveId(args.id);
       const reports: ReplayReport[] = [];
-      // an entry and the number of a run are those of one thread
+      // an entry and the number of a run belong to one thread
       const at = from === undefined ? undefined : await trees.locate(id, from);
       const session = run === undefined && at === undefined ? await threads.session(id) : [];
       const only = at ?? (await threads.session(id)).at(-1) ?? id;
@@ -235,7 +235,7 @@ export const replay = defineCommand({
   },
 });
 
-/** Joins the report of a thread of a session with those of the threads before it. */
+/** Joins the report of a thread of a session with the reports of the threads before it. */
 function joined(before: ReplayReport, last: ReplayReport): ReplayReport {
   return {
     ...last,

@@ -67,7 +67,7 @@ export const logs = defineCommand({
     const events: (LogEvent | UnknownEvent)[] = [];
     const { id, mark } = await withRye(call, async ({ threads }) => {
       const session = await threads.session(await threads.resolveId(args.id));
-      // a number of events and a place in the log are those of the last thread
+      // a number of events and a place in the log refer to the last thread
       const isPart = tail !== undefined || since !== undefined;
       const threadId = session.at(isPart ? -1 : 0) ?? args.id;
       for await (const event of threads.logs(threadId, query)) {

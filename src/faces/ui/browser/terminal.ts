@@ -107,7 +107,7 @@ class OpenTerminal implements BrowserTerminal {
   }
 }
 
-// bracketed paste, the key codes of kitty and those of xterm
+// bracketed paste, the key codes of kitty and of xterm
 const RESET_KEYS = '\u001b[?2004l\u001b[<u\u001b[>4;0m';
 
 function leaveAtExit(): void {

@@ -134,7 +134,7 @@ function kindOf(
   return isOpen ? 'text' : 'any';
 }
 
-/** Returns the values that a schema lists, for one value or for those of an array. */
+/** Returns the values that a schema lists, for one value or for the values of an array. */
 function choicesOf(schema: JsonObject): readonly Choice[] {
   const { type, items, enum: values, enumNames: names, oneOf, anyOf } = schema;
   if (type === 'boolean') {

@@ -15,7 +15,7 @@ export interface CursorPlace {
 export interface LiveArea {
   /** Appends permanent lines above the area. */
   readonly print: (lines: readonly string[]) => void;
-  /** Prints permanent lines and replaces those of the area. Shows the cursor at `cursor`, or hides it. */
+  /** Prints permanent lines and replaces the area's lines. Shows the cursor at `cursor`, or hides it. */
   readonly update: (
     printed: readonly string[],
     lines: readonly string[],
