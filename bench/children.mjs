@@ -1,5 +1,5 @@
 // Many asynchronous children of one parent, and the processor time of one of them: trees of few and of many children, divided
-// by the children between them. A tree counts all processes that it waited for: those of the threads and of their tools.
+// by the children between them. A tree counts all processes that it waited for: the processes of the threads and of their tools.
 import process from 'node:process';
 import { fileURLToPath } from 'node:url';
 import { interleave, measureProcess, median, ms, range, row, times, verdict } from './harness.mjs';

@@ -87,7 +87,7 @@ export class Person {
     return { code, printed };
   }
 
-  /** Writes a file; counts the lines that were not in it before, such as those of a template. */
+  /** Writes a file; counts the lines that were not in it before, such as a template's lines. */
   write(name, text) {
     const file = path.join(this.project, name);
     const before = new Set(existsSync(file) ? readFileSync(file, 'utf8').split('\n') : []);

@@ -84,7 +84,7 @@ export function compare(budget, figures, testLines) {
   }
   const allowed = Math.floor(budget.test_lines_per_line * total(figures, 'lines'));
   if (testLines > allowed)
-    over.push(`test: ${testLines} lines, ${allowed} allowed for those of src and testing`);
+    over.push(`test: ${testLines} lines, ${allowed} allowed for the code of src and testing`);
   return { over, lower };
 }
 

@@ -15,7 +15,7 @@ const WRAPPER = /^(?:commonjs-names|lazy-package):/;
 
 /**
  * Plans the split from esbuild's metafile of the whole program and the names of the modules that the warm-up evaluated.
- * `common` holds the modules of the first file, `entries` those of the rest that the first file imports, `shared` those of
+ * `common` holds the modules of the first file, `entries` the modules of the rest that the first file imports, `shared` the modules of
  * the first file that the rest imports.
  */
 export function planParts({ inputs, outputs }, evaluated) {
@@ -67,7 +67,7 @@ export function commonPart(root, { common, shared, formatOf }) {
   });
 }
 
-/** Makes the rest export its modules, and take those of the first file from `ryeShared`. */
+/** Makes the rest export its modules, and take the first file's modules from `ryeShared`. */
 export function restPart(root, { entries, isShared, formatOf }) {
   return part({
     root,

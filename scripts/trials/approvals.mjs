@@ -12,7 +12,7 @@ const RUN = ['run', 'ask', '--thread-id', THREAD, '--json'];
 const CRASH = fileURLToPath(new URL('../../test/faults/crash-points.mjs', import.meta.url));
 const COMMAND = 'echo step-1 >> effects.log';
 
-/** The commands before the one that is killed, that one, and the step after which it dies. */
+/** The commands before the killed command, that command, and the step after which it dies. */
 const BOUNDARIES = [
   { name: 'request written', stage: 'run', step: 'append approval_requested' },
   { name: 'end of the turn that waits', stage: 'run', step: 'fdatasync', nth: 4 },

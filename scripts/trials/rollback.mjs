@@ -1,4 +1,4 @@
-// Older or foreign files with good signatures, put in place of those of a finished thread: `rye verify thread` must
+// Older or foreign files with good signatures, put in place of the files of a finished thread: `rye verify thread` must
 // find them, and resuming must ask the model nothing.
 import { cpSync, existsSync, readdirSync, rmSync } from 'node:fs';
 import path from 'node:path';

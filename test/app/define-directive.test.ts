@@ -106,7 +106,7 @@ function declared(members: object): DirectiveDeclaration {
 }
 
 describe('lists and conditions', () => {
-  it('run as those of a file', async () => {
+  it('run as the directives of a file do', async () => {
     const lab = await libraryLab();
     const rye = lab.open({ tools });
     const inputs = { items: ['tea', 'none', {}] };

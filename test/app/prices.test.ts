@@ -5,7 +5,7 @@ import { ageDays, staleWarnings } from '../../src/kernel/providers/price-book.ts
 
 const TABLE = new URL('../../src/kernel/providers/prices.json', import.meta.url);
 
-test('the table of prices is the one that the installed package makes', () => {
+test('the table of prices matches what the installed package makes', () => {
   expect(readFileSync(TABLE, 'utf8')).toBe(modelPrices());
 });
 

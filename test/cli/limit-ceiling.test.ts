@@ -16,7 +16,7 @@ async function ceiling(here: Workspace, text: string, isSigned = true): Promise<
 const run = (...options: readonly string[]): readonly string[] => ['run', 'hello', ...options];
 
 describe('limits of the command line', () => {
-  it('lower those of a signed directive, and raise them only with --raise-limits, which is recorded', async () => {
+  it('lower the limits of a signed directive, and raise them only with --raise-limits, which is recorded', async () => {
     const here = await workspace();
     expect((await here.rye(run('--limit', 'spend=0.01'))).code).toBe(0);
     for (const option of [

@@ -93,7 +93,7 @@ test('a child that would get less than half of its declared spend is refused, na
   );
 });
 
-test('a second child is refused with the name of the one that holds the money', async () => {
+test('a second child is refused with the name of the child that holds the money', async () => {
   const here = await workspace();
   await directive(here, 'kid', limits('0.6'));
   await directive(here, 'par', limits('1.0') + KIDS);

@@ -54,7 +54,7 @@ it('fails above a row, without one, and where tests outgrow the sources', () => 
     "src/app: 4 lines, 3 allowed
     src/gone has a row and no files: remove the row
     src/new has no row: {"lines":6,"files":2,"imports":1}
-    test: 6 lines, 5 allowed for those of src and testing"
+    test: 6 lines, 5 allowed for the code of src and testing"
   `);
 });
 

@@ -13,7 +13,7 @@ const WRITERS: Readonly<Record<string, readonly string[]>> = {
   'kernel/threads/family/end-children.ts': ['registry.finish('],
   // makes good what a killed process left of an end that the other records have
   'kernel/threads/recovery/recover.ts': ['ledger.release('],
-  // returns what a resume reserved that did not come about: no end
+  // returns what a failed resume reserved: no end
   'kernel/threads/recovery/resume.ts': ['ledger.release('],
 };
 

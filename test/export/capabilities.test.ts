@@ -27,7 +27,7 @@ describe('renderCapabilities', () => {
     expect(text.match(/^## Granted$/gm)).toHaveLength(1);
   });
 
-  it('states that there is nothing', () => {
+  it('states that nothing is granted', () => {
     const text = renderCapabilities({ ...PLAN, capabilities: [], acknowledged: [], tools: [] }, []);
     expect(text).toContain(
       '## Granted\n\nNothing.\n\n## Acknowledged risks\n\nNone.\n\n## Tools\n\nNone.\n',

@@ -157,7 +157,7 @@ async function expectRecoveryAfter(what: string, world: World): Promise<void> {
   remove(world);
 }
 
-/** Without the whole count the points that differ most from those of a single process. */
+/** Without the whole count the points that differ most from a single process's points. */
 const TRIED: Readonly<Record<Victims, readonly [Role, string]>> = {
   parent: ['parent', 'rename handover.json'],
   child: ['child', 'append tool_settled'],

@@ -211,7 +211,7 @@ function lasting({ record, document }: Facts) {
   return { row, content };
 }
 
-/** Returns a run without its times: the record has those of its writing, the log those of the events. */
+/** Returns a run without its times: the record has the times of its writing, the log the times of the events. */
 function untimed({ started_at: _s, finished_at: _f, ...run }: ThreadRun) {
   return run;
 }
@@ -292,7 +292,7 @@ interface Point {
   readonly step: string;
   /** The number of the step in the trace. */
   readonly line: number;
-  /** The number of the step among those of its name. */
+  /** The number of the step among the steps of its name. */
   readonly nth: number;
   readonly isKilled: boolean;
 }

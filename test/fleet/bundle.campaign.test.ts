@@ -163,7 +163,7 @@ function codeOf(act: () => unknown): string {
 }
 
 describe('a bundle', () => {
-  it('has the signed items of the project and those of the user that the plan names, and runs elsewhere', async () => {
+  it('has the signed items of the project and the items of the user that the plan names, and runs elsewhere', async () => {
     const here = await submitter();
     const there = await workspace();
     await trust(there, here);

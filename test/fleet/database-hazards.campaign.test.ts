@@ -240,7 +240,7 @@ it('a server whose disk is full stops a thread, which continues when there is sp
   await server.startAgain();
   const resumed = await lab.here.rye(['threads', 'resume', 't0', '--json'], { env: lab.env });
   expect(resumed.code, resumed.stdout + resumed.stderr).toBe(0);
-  // five answers; the one that the log could not hold is booked as an estimate
+  // five answers; the answer that the log could not hold is booked as an estimate
   const end = JSON.parse(resumed.stdout);
   expect(end).toMatchObject({ success: true });
   expect(end.total_cost_usd).toBeGreaterThanOrEqual(0.00035);

@@ -130,7 +130,7 @@ it('a queued thread whose rows were changed is refused or runs as it was signed'
   expect(await here.json(['fleet', 'status'])).toMatchObject({ success: true });
 });
 
-it('a leg that a dead worker has taken is returned, also if the one that removed that worker died before it did so', async () => {
+it('a leg that a dead worker has taken is returned, also if the remover of that worker died before it did so', async () => {
   const lab = await answeredFleet(server, () => reply('Done.'));
   const { here, sql } = lab;
   await here.json(['fleet', 'pause', 'default']);

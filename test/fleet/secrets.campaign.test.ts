@@ -132,7 +132,7 @@ it('secret inputs are sealed to the workers, reach each leg, and are deleted at 
   await lab.until('SELECT count(*) = 0 FROM sealed_secrets');
   expectNone(before, 'the database before the end');
   expectNone(await dump(lab), 'the database');
-  // those of the tool, of the leg and of its worker
+  // the environments and command lines of the tool, of the leg and of its worker
   const read = readFileSync(seen, 'utf8');
   expect(read).toContain('__run-leg');
   expectNone(read, 'an environment or a command line');

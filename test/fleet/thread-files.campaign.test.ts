@@ -124,7 +124,7 @@ async function withRow(
 
 const FILES = ['thread.json', 'plan.json', 'capabilities.md', 'knowledge.md', ARTIFACT];
 
-/** Sets columns to those of another file of the thread. */
+/** Sets columns to the values of another file of the thread. */
 function fromOther(...columns: readonly string[]): string {
   const other = "CASE thread_files.name WHEN 'plan.json' THEN 'thread.json' ELSE 'plan.json' END";
   return columns

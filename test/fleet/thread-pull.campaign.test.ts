@@ -60,7 +60,7 @@ it('a pulled thread verifies without the store, and its log is the one in the st
   expect(detail).toContain(`${bytes.length} bytes signed`);
 });
 
-it('a log that does not verify is not pulled, and leaves the one that is here', async () => {
+it('a log that does not verify is not pulled, and leaves the local log', async () => {
   const { there, sql, log } = await ranHere();
   const change = async (from: string, to: string): Promise<void> => {
     const { rowCount } = await sql.query(

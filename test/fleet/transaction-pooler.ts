@@ -12,7 +12,7 @@ const OK = Buffer.from([0x52, 0, 0, 0, 8, 0, 0, 0, 0]);
 const READY = Buffer.from([0x5a, 0, 0, 0, 5, 0x49]);
 
 /**
- * Serves a database as a pooler does that hands connections out by transaction, the one that was used last first. It knows
+ * Serves a database as a pooler does that hands connections out by transaction, the last used connection first. It knows
  * simple queries only. Returns its address.
  */
 export async function transactionPooler(url: string): Promise<string> {

@@ -54,7 +54,7 @@ export interface ChatServer {
 
 /**
  * A loopback server that speaks the stream of chat completions from a script. It records whole requests and refuses, as
- * the API would, those that break its rules or those of `dialect`. A script that ran out answers 500.
+ * the API would, also requests that break its rules or the rules of `dialect`. A script that ran out answers 500.
  */
 export async function startChatServer(
   script: readonly ChatTurn[] | ((index: number) => ChatTurn),

@@ -85,7 +85,7 @@ function folderInMemory(): string | undefined {
   return undefined;
 }
 
-/** Returns the path of the program that these sources make, and removes those of earlier sources. */
+/** Returns the path of the program that these sources make, and removes the programs of earlier sources. */
 function programIn(parent: string): string {
   const hash = createHash('sha256').update(process.version);
   for (const file of SOURCES.flatMap(filesOf)) hash.update(file).update(readFileSync(file));

@@ -30,7 +30,7 @@ const COMMAND = /^(?:\$ |rye |npm |npx |git )/;
 
 /**
  * What a page of documentation tells its reader to do, in order: fences with `file=PATH` in their info string are
- * files; the commands of `console` and `sh` fences are typed, and fragments of the output follow them; those of `sh clone`
+ * files; the commands of `console` and `sh` fences are typed, and fragments of the output follow them; commands of `sh clone`
  * in a clone of rye. Throws if another fence contains a command, because no test would notice that it is wrong.
  */
 export function readConsolePage(path: string): readonly PageStep[] {

@@ -3,7 +3,7 @@ const SEED = process.env['RYE_SEED'];
 
 /**
  * Parameters of a property for fast-check. The suite tries the same cases each time, so that a failure is always that of
- * a change. `RYE_SEEDS=n` tries n times as many random cases, and `RYE_SEED` repeats those of a seed that was reported.
+ * a change. `RYE_SEEDS=n` tries n times as many random cases, and `RYE_SEED` repeats the cases of a seed that was reported.
  */
 export function runs(numRuns: number): { readonly numRuns: number; readonly seed?: number } {
   const tried = numRuns * Number(TIMES ?? 1);

@@ -45,7 +45,7 @@ describe('grantFile', () => {
 });
 
 describe('mayRun', () => {
-  it('adds the capabilities of the hook to those of its thread', () => {
+  it('adds the capabilities of the hook to the capabilities of its thread', () => {
     const [hook] = hooksFrom(3, fetches('a', { capabilities: ['rye.fetch.knowledge.k.a'] }));
     if (hook === undefined) throw new Error('the hook was not read');
     const need = (id: string) => ({ verb: 'fetch', item_type: 'knowledge', item_id: id }) as const;

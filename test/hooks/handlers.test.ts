@@ -33,7 +33,7 @@ describe('composeHandlers', () => {
 });
 
 describe('observe', () => {
-  it('calls those of the type, then those of all, and lets no failure out', async () => {
+  it('calls handlers of the type, then handlers of all types, and lets no failure out', async () => {
     const seen: string[] = [];
     const failures: unknown[] = [];
     const handlers = composeHandlers({

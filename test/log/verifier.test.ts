@@ -174,7 +174,7 @@ describe('tampering', () => {
     });
   });
 
-  it('finds a whole log of the same key, length and number of events in place of the one that ended', () => {
+  it('finds a whole log of the same key, length and number of events in place of the finished log', () => {
     const groups = [[userMessage('hölla'), ...(GROUPS[0]?.slice(1) ?? [])], ...GROUPS.slice(1)];
     const twin = text(signedLog(groups, key.signer));
     expect(twin).toHaveLength(LOG.length);

@@ -19,7 +19,7 @@ function renamed(from: string, to: string): LogStep {
 }
 
 describe('the version of a log', () => {
-  it('is the one that is written', () => {
+  it('is the version that is written', () => {
     expect(JSON.parse(encodeHeader(headerFor()))).toMatchObject({ version: LOG_VERSION });
     expect(versionProblem(LOG_VERSION)).toBeUndefined();
     expect(upgradeFrom(LOG_VERSION)).toBeUndefined();

@@ -85,7 +85,7 @@ describe('old results', () => {
   });
 
   // Requirement: old-results-dropped
-  it('become stubs above the threshold, but for those of the last turns', () => {
+  it('become stubs above the threshold, except results of the last turns', () => {
     const { view, shrinks } = viewOf({ threshold: 1000 });
     const messages = talk({ bytes: 400 }, { bytes: 400 }, { bytes: 400 }, { bytes: 10 });
     const shown = view.project(messages);

@@ -68,7 +68,7 @@ const priced = () => [
   answered('Yes.', { at: '2025-11-21T08:00:05.000Z', usage: usageOf(30, 0.5) }),
 ];
 
-it('shows the times of the session, not those of the import', async () => {
+it('shows the times of the session, not the times of the import', async () => {
   const here = await lab();
   const id = await imported(here, priced);
   const { exports } = here.rye();

@@ -245,7 +245,7 @@ describe('older sessions', () => {
 
   // Requirement: broken-line-shifts-index
   it('of version 1 count their records as they were written, broken and fused ones too', () => {
-    // two records on one line, a broken line, and three records before the one that is meant
+    // two records on one line, a broken line, and three records before the meant record
     const broken = '{"type":"message","timesta';
     const [header, one, two, three, compaction, four] = V1;
     const shifted = String(compaction).replace(

@@ -109,7 +109,7 @@ describe('demandFor', () => {
     });
   });
 
-  it('asks those of the policy who may decide, where no rule matches', () => {
+  it("asks the policy's approvers who may decide, if no rule matches", () => {
     const made = demandFor([policy([])], { ...BASH, capability: 'rye.sign.tool.x' }, [ask], OWNER);
     expect(made?.requirements).toMatchObject([{ approvers: [{ name: 'lead' }] }]);
   });

@@ -293,7 +293,7 @@ describe('planning', () => {
     expect(() => planReopen(rows, { threadId: 'c', grant: 31 })).toThrow(
       refusing('budget_insufficient'),
     );
-    // a summary of a thread that has ended is paid by the one that runs
+    // a summary of a thread that has ended is paid by the running thread
     expect(planHold(rows, 'c', 31)).toBeUndefined();
     expect(planHold(rows, 'c', 30)).toMatchObject({ in_flight: 30 });
     expect(planHold(rows, 'r', 101)).toBeUndefined();

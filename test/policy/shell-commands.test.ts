@@ -78,7 +78,7 @@ it.each([
   'git {push,origin}',
   'git pus?',
   'echo "`echo \\"\'\\"; git push; echo \\"\'\\"`"',
-])('a rule about git push is about %j', (command) => {
+])('a rule about git push applies to %j', (command) => {
   expect(judged(PUSH, command)).toBe(true);
 });
 
@@ -112,7 +112,7 @@ it.each([
   `${'('.repeat(5000)}git push`,
   `sh -c ${'"sh -c \''.repeat(50)}`,
   `env ${'A=1 '.repeat(100)}git push`,
-])('a rule about commands is about %j, whose program is not known', (command) => {
+])('a rule about commands applies to %j, whose program is not known', (command) => {
   expect(judged(PUSH, command)).toBe(true);
   // and a rule about all but what is allowed too
   expect(judged({ not: tests('regex', '^(git|echo|true|cat)( |$)') }, command)).toBe(true);
@@ -138,7 +138,7 @@ it.each([
   expect(judged(PUSH, command)).toBe(false);
 });
 
-it('a rule about all but a list is about each command of a line', () => {
+it('a rule about all but a list applies to each command of a line', () => {
   const others: Condition = { not: tests('regex', '^(git (status|log|-C)|ls|wc)( |$)') };
   for (const command of ['git status', 'git log $x | wc -l', 'ls && git -C x log', 'ls *.ts']) {
     expect(judged(others, command), command).toBe(false);

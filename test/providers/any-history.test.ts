@@ -183,7 +183,7 @@ interface TextRule {
   readonly starts_with_letter?: boolean;
 }
 
-/** The rules that a provider's file states, else those of its kind of API: read here, not by the code that is tested. */
+/** The rules that a provider's file states, else the rules of its kind of API: read here, not by the code that is tested. */
 function stated({ kind, wire = {} }: JsonObject) {
   const rules = wire as JsonObject;
   const isChat = kind === 'openai';

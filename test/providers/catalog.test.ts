@@ -209,7 +209,7 @@ describe('resolving', () => {
     ).toBe('mine');
   });
 
-  test('fallbacks are those that were named, else those of the provider, never the first again', () => {
+  test("fallbacks are those that were named, else the provider's, never the first again", () => {
     const value = {
       kind: 'anthropic',
       api_key_env: 'K',
@@ -350,7 +350,7 @@ describe('a provider file', () => {
     );
   });
 
-  test('rules of the wire are those of the dialect, with single members replaced', () => {
+  test("rules of the wire are the dialect's, with single members replaced", () => {
     const own = { kind: 'openai', dialect: 'mistral', models: { m: MODEL } };
     const shorter = { ...own, wire: { call_id: { length: 12 }, images: ['png'] } };
     const { lab, gateway, other } = parseCatalog(

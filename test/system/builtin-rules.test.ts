@@ -365,7 +365,7 @@ describe('the rules that rye ships', () => {
   });
 
   for (const [name, { file, breaks, keeps }] of Object.entries(EXAMPLES)) {
-    it(`${name} is broken by what it is about and by nothing else`, () => {
+    it(`${name} is broken by what it names and by nothing else`, () => {
       expect(breaks.filter((content) => !isBroken(name, file, content))).toEqual([]);
       expect(keeps.filter((content) => isBroken(name, file, content))).toEqual([]);
     });

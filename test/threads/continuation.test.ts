@@ -39,7 +39,7 @@ const run = (id: string, params: Readonly<Record<string, string>>): string =>
     .map(([name, value]) => `<param name="${name}">${value}</param>`)
     .join('')}</action>`;
 
-/** The directive's own hooks summarize a thread that ends, and remind the one that continues. */
+/** The directive's own hooks summarize a thread that ends, and remind its continuation. */
 const SUMMARY_HOOKS = `<hooks>
   <hook id="summarise" event="after_complete">${run('team/notes', {
     thread: '${thread_id}',
@@ -87,7 +87,7 @@ async function relay(script: WireScript): Promise<Relay> {
 const lastMessage = ({ requests }: WireServer, index: number): string =>
   JSON.stringify(requests[index]?.body.messages.at(-1));
 
-test('the summary hooks of a thread that hands off have run before those of its successor', async () => {
+test('the summary hooks of a thread that hands off have run before the hooks of its successor', async () => {
   let asked = 0;
   const { here, rye, server } = await relay(() => {
     asked += 1;

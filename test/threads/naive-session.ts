@@ -93,7 +93,7 @@ export class NaiveThread {
     return this.path(from).findLast(({ level }) => level !== undefined)?.level;
   }
 
-  /** The real result of a call, wherever in the log; else the one that a recovery wrote. */
+  /** The real result of a call, wherever in the log; else the result that a recovery wrote. */
   outcome(call: string): Node | undefined {
     const all = [...this.nodes.values()].filter(
       ({ said }) => said.kind === 'result' && said.call === call,

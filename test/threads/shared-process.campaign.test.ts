@@ -11,7 +11,7 @@ const arrived = (here: Lab, name: string): boolean =>
 const spawnLog = (here: Lab, threadId: string): string =>
   readFileSync(path.join(here.project, '.ai/state/threads', threadId, 'spawn.log'), 'utf8');
 
-test('queued threads run one after the other in the process of the one that ended', async () => {
+test('queued threads run one after the other in the process of the thread that ended', async () => {
   const here = await lab({ coordination: ONE_SLOT });
   const first = await here.job('one');
   const second = await here.job('two');

@@ -185,7 +185,7 @@ describe('undo of files', () => {
     expect((await desk.lab.rye().threads.verify(id)).ok).toBe(true);
   });
 
-  it('leaves copies that a log names, and removes those of archived threads', async () => {
+  it('leaves copies that a log names, and removes copies of archived threads', async () => {
     const desk = await undoDesk();
     desk.put('a.txt', '0');
     const id = await desk.run([write('a.txt', '1')]);

@@ -168,7 +168,7 @@ describe('a schema of another dialect', () => {
     expect(own).toEqual(given);
   });
 
-  it('patterns are those of JavaScript', async () => {
+  it('patterns have the syntax of JavaScript', async () => {
     const foreign = of({ type: 'string', pattern: '^\\u4e00\\/$' });
     expect((await validateInput(foreign, { a: '\u4e00/' })).ok).toBe(true);
     expect((await validateInput(foreign, { a: 'x' })).ok).toBe(false);

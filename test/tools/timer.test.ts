@@ -5,7 +5,7 @@ import { startTimer, timeoutSignal } from '../../src/kernel/tools/timer.ts';
 const DAY_MS = 86_400_000;
 const MONTH_MS = 30 * DAY_MS;
 
-// the timers of the test overflow as those of Node do
+// the timers of the test overflow as Node's timers do
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 

@@ -407,7 +407,7 @@ describe('signed documents', () => {
 });
 
 describe('signed statements', () => {
-  test('of a file are never those of a payload or of version 1', () => {
+  test('of a file never match a payload or version 1', () => {
     const statement = signedStatement({ signedAt: '2026-01-02T03:04:05Z', subject, hash: 'a' });
     expect(statement).toMatch(/^rye-item-v2\n/);
     expect(parseJson(statement)).toBeUndefined();

@@ -29,7 +29,7 @@ export function chainCases(open: OpenStore): void {
     await registry.linkContinuation('b-1', 'b-2', T1, 1);
     await registry.requestCancel('b-1', 'asked before it continued', T1);
     expect((await registry.get('b-2'))?.cancel_requested).toBe('asked before it continued');
-    // a request to the one that continues stays
+    // a request to the continuation stays
     for (const id of ['c-1', 'c-2']) await registry.register(threadParams(id));
     await registry.claim('c-1', owners.self(), T0);
     await registry.requestCancel('c-2', 'at once', T1);

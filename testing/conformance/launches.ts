@@ -39,7 +39,7 @@ export function launchCases(open: OpenStore): void {
     expect(await registry.takeLaunch('none', self, LIMITS, T1)).toBe(false);
   });
 
-  it('counts owned threads against the slots, but not those of owners that are gone', async () => {
+  it('counts owned threads against the slots, but no threads whose owners are gone', async () => {
     const { registry, owners } = await open();
     const self = owners.self();
     for (const id of ['a', 'b', 'c', 'd', 'e']) await registry.register(threadParams(id));

@@ -3,7 +3,7 @@ import { type OpenStore, T0, T1, threadParams } from './fixtures.ts';
 
 /** Owners: this process, processes that have ended, other hosts. */
 export function ownerCases(open: OpenStore): void {
-  it('tell this process, processes that are gone, and those of other hosts apart', async () => {
+  it('tell apart this process, processes that are gone, and processes of other hosts', async () => {
     const { owners } = await open();
     const self = owners.self();
     const columns = owners.columns(self);

@@ -388,7 +388,7 @@ it.each<readonly [string, ListedApproval]>([
   },
 );
 
-it('the details that were opened are those of one request', async () => {
+it('the details that were opened belong to one request', async () => {
   const { add, type, decisions } = openDialog();
   await add({ ...preview('r\u200bm x'), id: 'apr-1' });
   await add({ ...preview('r\u200bm y'), id: 'apr-2' });

@@ -185,7 +185,7 @@ describe('repeating', () => {
     expect(pattern({ ...MILD, repeat: 'after-gap', gap: 1 })).toEqual([1, 1, 1]);
   });
 
-  it('an answer that a rule cut counts with the one that replaces it', () => {
+  it('an answer that a rule cut counts with the answer that replaces it', () => {
     const session = sessionOf([{ ...BAD, repeat: 'after-gap', gap: 1 }]);
     expect(hear(new RecordedWatch(session, 1), text('BAD')).interrupt).toBeDefined();
     const retry = hear(new RecordedWatch(session, 2), [...text('BAD'), finish()]);

@@ -69,7 +69,7 @@ describe('string values of a JSON text in pieces', () => {
     expect(read(['}}]"a": "b"', ']'])).toEqual(['=a', '=b']);
   });
 
-  it('are those of the parsed text, wherever it is cut', () => {
+  it('match the parsed text, wherever it is cut', () => {
     const strings = (value: unknown): string[] => {
       if (typeof value === 'string') return [value];
       return value !== null && typeof value === 'object'

@@ -147,7 +147,7 @@ describe('tool arguments', () => {
     expect(heard).toBeLessThan(20);
   });
 
-  it('of one value never join those of another', () => {
+  it('of one value never join pieces of another', () => {
     expect(matched('tool', call(WRITE, { a: 'B', b: 'AD' }))).toEqual([]);
     expect(
       matched('tool', [...call(WRITE, { a: 'B' }), ...call(WRITE, { a: 'AD' }, { id: 'c2' })]),
@@ -189,7 +189,7 @@ describe('tool arguments', () => {
     expect(matched('tool', call(EDIT, { ...edits, path: 'a.py' }), ['*.ts'])).toEqual([]);
   });
 
-  it('of rye_execute count as those of the tool that it runs, named before or after', () => {
+  it('of rye_execute count as arguments of the tool that it runs, named before or after', () => {
     const parameters = { path: 'a.ts', content: 'BAD' };
     const item_id = 'rye/file-system/write';
     const orders = [

@@ -387,7 +387,7 @@ it('reminders count toward the cap, in prose and beside results; matches after i
   ]);
 });
 
-it('hooks hear of each rule that was broken, after the cut, with what it is about', async () => {
+it('hooks hear of each rule that was broken, after the cut, with its facts', async () => {
   const { hooks } = await watched({
     rules: [BAD, NEVER],
     turns: [answersStreamed('', [write('a', 'MILD')]), hangs('BAD'), answers('Good.')],

@@ -95,7 +95,7 @@ describe('messages', () => {
   });
 
   // Requirement: image-marker, marker-at-request
-  test('a model without images reads that there is one', () => {
+  test('a model without images reads that an image exists', () => {
     const messages: Message[] = [
       { role: 'user', content: [TEXT, IMAGE] },
       answers(call('x')),

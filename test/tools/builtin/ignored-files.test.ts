@@ -79,7 +79,7 @@ describe('files that git ignores', () => {
     expect(rules).toContain('include_ignored');
   });
 
-  it('are those of the repository above the project, also from a worktree', async () => {
+  it('come from the repository above the project, also from a worktree', async () => {
     await using outer = await Project.create({
       '.gitignore': '*.tmp\n',
       'inner/a.tmp': '',

@@ -45,7 +45,7 @@ it('a server asks about the one call of it that runs', async () => {
   expect(await elicitations.during(refused.context, ask)).toEqual({ action: 'decline' });
 });
 
-it('no person is asked while it is not known which of several calls a question is about', async () => {
+it('no person is asked while it is not known which of several calls a question belongs to', async () => {
   const { elicitations, ask } = server();
   const [first, second] = [call(), call()];
   const answer = await elicitations.during(
