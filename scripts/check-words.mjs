@@ -33,6 +33,14 @@ const WORDS = [
   ['knows? nothing', 'has no information'],
   ['of (?:which|whom|what)', 'whose, or split the sentence'],
   ['ends? (?:\\w+ ){0,3}in order', 'finalize'],
+  ['the ones? that|those of', 'repeat the noun: the run that, the files of'],
+  [
+    '(?:is|are) about(?! (?:to|half|twice|\\d))',
+    'applies to, names, describes; approximately before a number',
+  ],
+  ['c(?:o|a)mes? about', 'occur, is created'],
+  ['go(?:es)? ahead|went ahead', 'continue, start'],
+  ['that there (?:is|are)', 'exists, or name the thing: no known tool'],
   [
     'behaviours?|colours?|neighbours?|favour\\w*|honour\\w*|catalogues?|cancellable',
     'American spelling',
@@ -48,6 +56,9 @@ const ALLOWED = [
   /\bbehind (?:a|the) (?:proxy|proxies|scenes)\b/gi,
   // tool descriptions, which golden requests hold
   /\bsay why in error_detail\b|\bresume_thread: what to say\b|\bStart it and go on\b/g,
+  // shipped items, whose hashes are signed
+  /\bthe one that (?:your server has|the model was loaded with)|\bText that the question is about\b/g,
+  /\bthose of (?:the provider bedrock|the Messages API|chat completions)\b/g,
   // texts that make up the context of every log, so that old logs keep producing the same one
   /happened before this point was summarised:|\(left out of the context\)|say why in "error_detail"/g,
 ];
@@ -58,6 +69,7 @@ const OPENING = /^\s*\/\*\* (?:What|Whether|How|Who|Whom|Where|Which|Of|That|Wha
 const EXPRESSION = new RegExp(`\\b(?:${WORDS.map(([word]) => `(${word})`).join('|')})\\b`, 'gi');
 const ROOTS = [
   'src',
+  'testing',
   'docs',
   '.ai',
   'scripts',
