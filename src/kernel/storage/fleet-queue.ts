@@ -146,7 +146,7 @@ export interface FleetQueue {
   /** Returns the workers that run legs, in any order, also those that are dead. */
   owners(): Promise<readonly string[]>;
   /**
-   * Returns the threads that have no queued leg, and none that one of these workers runs. Something other than
+   * Returns the given threads that have no queued leg, and none that one of these workers runs. Something other than
    * the queue has then removed or damaged their leg.
    */
   withoutLeg(
