@@ -3,11 +3,7 @@ import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename } from 'node:path';
-import {
-  type ImportedSession,
-  type ImportOptions,
-  type PiProblem,
-} from '../../kernel/app/api/trees.ts';
+import type { ImportedSession, ImportOptions, PiProblem } from '../../kernel/app/api/trees.ts';
 import { isoTime } from '../../kernel/core/clock.ts';
 import { messageOf, RyeError } from '../../kernel/core/errors.ts';
 import type { EventDraft } from '../../kernel/core/events.ts';

@@ -1,4 +1,4 @@
-import { type PiProblem } from '../../kernel/app/api/trees.ts';
+import type { PiProblem } from '../../kernel/app/api/trees.ts';
 import { RyeError, type SourceLocation } from '../../kernel/core/errors.ts';
 import { isJsonObject, type JsonObject, parseGivenJson, toText } from '../../kernel/core/json.ts';
 

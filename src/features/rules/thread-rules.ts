@@ -4,7 +4,7 @@ import type { Workspace } from '../../kernel/app/workspace.ts';
 import { EXIT, toRyeError } from '../../kernel/core/errors.ts';
 import { SPACES } from '../../kernel/core/ids.ts';
 import { compact } from '../../kernel/core/json.ts';
-import { type RuleSettings, type ThreadPlan } from '../../kernel/core/plan.ts';
+import type { RuleSettings, ThreadPlan } from '../../kernel/core/plan.ts';
 import type { Config } from '../../kernel/items/config-fs.ts';
 import { parseRule, type Rule, ruleName } from '../../kernel/items/rule.ts';
 import type { ListedItem } from '../../kernel/items/spaces-fs.ts';

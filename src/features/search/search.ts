@@ -1,6 +1,6 @@
 import { dirname, extname, join, sep } from 'node:path';
 import { programItems } from '../../kernel/app/program/items.ts';
-import { type SearchRequest } from '../../kernel/app/search-request.ts';
+import type { SearchRequest } from '../../kernel/app/search-request.ts';
 import type { Workspace } from '../../kernel/app/workspace.ts';
 import { ITEM_TYPES, isItemType } from '../../kernel/core/ids.ts';
 import { compact } from '../../kernel/core/json.ts';

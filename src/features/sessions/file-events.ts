@@ -1,4 +1,4 @@
-import { type UnrecordedCall } from '../../kernel/app/api/trees.ts';
+import type { UnrecordedCall } from '../../kernel/app/api/trees.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../kernel/core/events.ts';
 import { isActive, type ThreadRecord } from '../../kernel/core/thread.ts';

@@ -1,4 +1,4 @@
-import { type ManualCompaction } from '../../kernel/app/api/trees.ts';
+import type { ManualCompaction } from '../../kernel/app/api/trees.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
 import type { EventDraft, LogEvent } from '../../kernel/core/events.ts';
 import type { ThreadPlan } from '../../kernel/core/plan.ts';

@@ -1,4 +1,4 @@
-import { type ReplayDifference } from '../../kernel/app/api/trees.ts';
+import type { ReplayDifference } from '../../kernel/app/api/trees.ts';
 import { type Clock, isoTime } from '../../kernel/core/clock.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
 import type { EventDraft, LogEvent } from '../../kernel/core/events.ts';

@@ -1,4 +1,4 @@
-import { type ReplayOptions, type ReplayReport } from '../../kernel/app/api/trees.ts';
+import type { ReplayOptions, ReplayReport } from '../../kernel/app/api/trees.ts';
 import { acceptedRisk } from '../../kernel/core/capability.ts';
 import { RyeError, toRyeError } from '../../kernel/core/errors.ts';
 import type { EventDraft, LogEvent, UnknownEvent } from '../../kernel/core/events.ts';

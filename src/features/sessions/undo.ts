@@ -1,4 +1,4 @@
-import { type FileUndo, type UndoneFile, type UndoRequest } from '../../kernel/app/api/trees.ts';
+import type { FileUndo, UndoneFile, UndoRequest } from '../../kernel/app/api/trees.ts';
 import { RyeError, toRyeError } from '../../kernel/core/errors.ts';
 import { type FileChange, type FileState, MAX_COPY_BYTES } from '../../kernel/core/file-change.ts';
 import type { Process, Stored } from '../../kernel/threads/ports.ts';

@@ -22,7 +22,7 @@ import {
 import { wireName } from '../../kernel/core/ids.ts';
 import { didYouMean } from '../../kernel/core/text.ts';
 import { loadSkill, parseSkill } from '../../kernel/items/skill.ts';
-import { type Spaces } from '../../kernel/items/spaces-fs.ts';
+import type { Spaces } from '../../kernel/items/spaces-fs.ts';
 import type { VerifiedItems } from '../../kernel/items/verified-fs.ts';
 import { covers, expandsTo, isExact } from '../../kernel/policy/capability.ts';
 import { TOOL_SEARCH_ID } from '../../kernel/tools/disclosure.ts';

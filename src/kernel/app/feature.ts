@@ -19,7 +19,7 @@ import type { ApprovalAttendant } from './api/approvals.ts';
 import type { Problem } from './api/items.ts';
 import type { DoctorLine, Plugin, Rye } from './api/rye.ts';
 import type { ImportedSession, ImportOptions } from './api/trees.ts';
-import { type OfferedTools } from './granted-tools.ts';
+import type { OfferedTools } from './granted-tools.ts';
 import { composePresets, type Preset } from './presets.ts';
 import type { SearchRequest } from './search-request.ts';
 import type { SessionTools } from './session-tools.ts';

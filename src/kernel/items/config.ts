@@ -1,4 +1,4 @@
-import { type JsonObject, type JsonValue } from '../core/json.ts';
+import type { JsonObject, JsonValue } from '../core/json.ts';
 import { LIMIT_NAMES, LIMITS } from '../core/limits.ts';
 import { didYouMean } from '../core/text.ts';
 

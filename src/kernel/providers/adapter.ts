@@ -10,12 +10,12 @@ import { type Endpoint, endpointOf, missingVariables, usedVariables } from './en
 import { BatchedEvents, type Batches } from './event-batches.ts';
 import { answerLimits, BodyForm, EventStream } from './event-stream.ts';
 import { type FailureContext, failureOf, type StreamFault, streamFailure } from './failure.ts';
-import {
-  type ModelEvent,
-  type ModelProvider,
-  type ModelRequest,
-  type ProviderFailure,
-  type ProviderSetup,
+import type {
+  ModelEvent,
+  ModelProvider,
+  ModelRequest,
+  ProviderFailure,
+  ProviderSetup,
 } from './provider.ts';
 import { type StallWatch, stallWatch } from './stream-guards.ts';
 import type { WireRules } from './wire-rules.ts';

@@ -1,8 +1,4 @@
-import {
-  type ReplayReport,
-  type TreeFilter,
-  type TreeView,
-} from '../../../kernel/app/api/trees.ts';
+import type { ReplayReport, TreeFilter, TreeView } from '../../../kernel/app/api/trees.ts';
 import { EXIT, type ExitCode, RyeError } from '../../../kernel/core/errors.ts';
 import { compact, type JsonValue } from '../../../kernel/core/json.ts';
 import { timeOf } from '../../../kernel/core/original.ts';

@@ -14,7 +14,7 @@ import {
 import { ResultCollector } from '../../cli/result-document.ts';
 import { withWarnings } from '../../cli/warnings.ts';
 import type { Io } from '../io.ts';
-import { type Colors } from '../terminal-text.ts';
+import type { Colors } from '../terminal-text.ts';
 import { oneLine, type Shown, shown } from '../visible.ts';
 import { deliveredText } from './delivered.ts';
 import { nextLine } from './outcome.ts';
