@@ -1,7 +1,7 @@
 import { type Clock, isoTime } from '../core/clock.ts';
 import type { ErrorInfo } from '../core/errors.ts';
 import { compact, type JsonObject } from '../core/json.ts';
-import type { ThreadRecord, ThreadStatus } from '../core/thread.ts';
+import type { ThreadStatus } from '../core/thread.ts';
 import { type Cost, toMicroUsd } from '../core/usage.ts';
 import type { Stored } from './ports.ts';
 import { isPaused } from './run/waiting.ts';
@@ -31,7 +31,7 @@ export interface EndingThread {
 
 /** Runs one step of an end, which is named for a message. */
 export type Attempt = (what: EndStep, step: () => Promise<unknown>) => Promise<void>;
-export type EndStep = 'writing thread.json' | 'releasing the budget' | 'updating the registry';
+type EndStep = 'writing thread.json' | 'releasing the budget' | 'updating the registry';
 
 interface EndOptions {
   /** Absent: the first step that fails ends the rest, and is thrown. */
@@ -87,13 +87,13 @@ export async function releaseBudget(
 async function finishRow(
   { store: { registry }, clock }: Ending,
   { threadId, epoch, end }: EndingThread,
-): Promise<ThreadRecord | undefined> {
+): Promise<void> {
   const { successor, ...ended } = end();
   const now = isoTime(clock.now());
   if (ended.status === 'continued' && successor) {
     await registry.heartbeat(threadId, epoch, now, { cost: ended.cost });
     await registry.linkContinuation(threadId, successor.threadId, now, epoch);
-    return undefined;
+    return;
   }
-  return await registry.finish(threadId, { ...compact(ended), now, epoch });
+  await registry.finish(threadId, { ...compact(ended), now, epoch });
 }
