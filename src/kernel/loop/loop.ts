@@ -16,6 +16,9 @@ import type { Ending, LoopEvents, LoopOutcome, LoopPorts } from './ports.ts';
 import { createRun, type Run } from './run.ts';
 import { isStopped, orStopped } from './stop.ts';
 
+/** The reason of a suspension for which the hook gave none. */
+const SUSPENDED = 'a hook suspended the thread';
+
 /**
  * Runs a thread's model and tools until it is done, as a stream of events that the caller writes to the log before
  * it asks for more. The outcome is always a value: if a port throws, a write fails or the caller leaves, the run ends
@@ -61,6 +64,7 @@ async function runTurns(run: Run): Promise<Ending> {
     await refreshTools(run);
     const blocked = (await enforceLimits(run)) ?? checkCancelled(run) ?? checkParked(run);
     if (blocked) return blocked;
+    // a run that ends above leaves the messages in its inbox
     await takeMessages(run);
     await continueCut(run);
     const ending = await takeTurn(run);
@@ -125,8 +129,6 @@ async function endOrWait(run: Run, waiting: AwaitedThreads): Promise<Ending> {
   await run.conversation.write(...(withdrawn ?? []));
   return decided;
 }
-
-const SUSPENDED = 'a hook suspended the thread';
 
 /** Ends the run as its directive returned. */
 async function afterReturn(
