@@ -143,7 +143,6 @@ class ThreadRun {
     const { signal } = this.#cancellation;
     const ended = await this.#worktree.end(outcome, this.#log?.recorder, signal);
     this.#cancellation.stop();
-    const { changes } = ended;
     // before the end is on record, so that a crash in between leaves no child that nothing cancels
     if (this.#conversation ?? this.#session?.children.ids.length) {
       const { status } = judge(ended.outcome, successor !== undefined);
@@ -152,7 +151,7 @@ class ThreadRun {
     const result = await finalizeThread(this.#env, {
       started: this.#started,
       outcome: ended.outcome,
-      changes,
+      changes: ended.changes,
       hooks: this.#session?.hooks,
       log: this.#log,
       children: this.#session?.children.ids ?? [],
@@ -164,7 +163,7 @@ class ThreadRun {
       },
     });
     await this.#session?.tools.close();
-    await this.#worktree.remove(changes);
+    await this.#worktree.remove(ended.changes);
     await afterEnd(this.#env, result);
     return result;
   }
@@ -180,12 +179,8 @@ class ThreadRun {
       const opening = await this.#open(log, session);
       return await this.#drive(log.recorder, session, opening);
     } catch (error) {
-      return {
-        kind: 'error',
-        error: toRyeError(error, 'thread_error').toJSON(),
-        cost: this.#conversation?.spent ?? NO_COST,
-        last_text: '',
-      };
+      const cost = this.#conversation?.spent ?? NO_COST;
+      return failed(toRyeError(error, 'thread_error'), { cost, last_text: '' });
     }
   }
 
@@ -312,13 +307,12 @@ class ThreadRun {
       }
       step = await loop.next(written);
     }
-    const { cost, last_text } = step.value;
     try {
       recorder.flush();
       await recorder.settled();
     } catch (error) {
       // what was spent stays spent, also if the log could not be written
-      return { kind: 'error', error: toRyeError(error).toJSON(), cost, last_text };
+      return failed(error, step.value);
     }
     return step.value;
   }
@@ -416,9 +410,17 @@ class ThreadRun {
       const request = { started: this.#started, cost, recorder };
       return { outcome, successor: await startHandoff(this.#env, request) };
     } catch (error) {
-      return { outcome: { kind: 'error', error: toRyeError(error).toJSON(), cost, last_text } };
+      return { outcome: failed(error, outcome) };
     }
   }
+}
+
+/** Returns the outcome of a run that an error outside of the loop has ended. */
+function failed(
+  error: unknown,
+  { cost, last_text }: Pick<LoopOutcome, 'cost' | 'last_text'>,
+): LoopOutcome {
+  return { kind: 'error', error: toRyeError(error).toJSON(), cost, last_text };
 }
 
 function isAnswer(draft: EventDraft): boolean {
