@@ -27,21 +27,22 @@ import type { StoringFeature } from './store-part.ts';
 import type { Workspace } from './workspace.ts';
 
 /**
- * A part of rye that can be removed, or a plug-in. Every member but the name is optional; the kernel calls nothing else
- * of it. Members load their code when they are called: naming a feature costs a start nothing.
+ * A part of rye that can be removed. Every member but the name is optional; the kernel calls nothing else of it. Members
+ * load their code when they are called: naming a feature costs a start nothing. {@link StoringFeature} adds `name` and
+ * `store`, `faces/cli/feature.ts` the commands.
  */
 export interface Feature extends StoringFeature {
-  /** Services of an opened rye, such as `rye.schedules`. */
+  /** Services of an opened rye, such as `rye.schedules`. Called when it opens; the last feature with a service counts. */
   readonly services?: (workspace: Workspace) => Partial<FeatureServices>;
   /** The parts of threads. They are loaded with the first thread that is prepared, run or read. */
   readonly thread?: () => Promise<ThreadParts>;
   /** Tools, gates and subscribers, as a program has them. They are loaded with the first thread that runs. */
   readonly preset?: (workspace: Workspace) => Promise<Pick<Preset, 'handlers' | 'tools'>>;
-  /** Formats of `rye threads export`. */
+  /** Formats of `rye threads export`. Where two features provide one, the first counts. */
   readonly formats?: Readonly<Partial<Record<ExportFormat, () => Promise<Exporter>>>>;
-  /** Makes threads of sessions of other programs. */
+  /** Makes threads of sessions of other programs. The first feature with an importer counts. */
   readonly importer?: () => Promise<ImportSession>;
-  /** Lines of `rye doctor`. */
+  /** Lines of `rye doctor`. An error that it throws is a line too. */
   readonly checks?: (workspace: Workspace) => Promise<readonly DoctorLine[]>;
   /** Checks of its configuration files, by their ID, as a run would read them. They throw the first mistake. */
   readonly files?: Readonly<Record<string, (file: FoundFile, spaces: Spaces) => Promise<void>>>;
