@@ -22,6 +22,37 @@ import type { StoreMaintenance } from './maintenance.ts';
 import type { SearchIndex } from './search-index.ts';
 import type { ThreadDocuments } from './thread-documents.ts';
 
+/**
+ * Everything that a project keeps about its threads, and its search index. `describeStore` in `testing/conformance`
+ * tests an implementation.
+ */
+export interface Store {
+  readonly registry: Registry;
+  readonly ledger: Ledger;
+  readonly deliveries: Deliveries;
+  readonly heads: LogHeads;
+  readonly approvals: Approvals;
+  readonly logs: LogStore;
+  readonly index: SearchIndex;
+  readonly owners: Owners;
+  /** The files of threads; absent for a store of one machine, where they are in the project's folder alone. */
+  readonly documents?: ThreadDocuments;
+  /** The items of threads that other machines run; absent for a store of one machine. */
+  readonly bundles?: Bundles;
+  /** Absent for a store whose databases rye can't inspect or replace. */
+  readonly maintenance?: StoreMaintenance;
+  /** Releases what the store holds open; the callers have closed its writers. Work may continue after the return. */
+  close(options?: CloseOptions): void;
+}
+
+export interface CloseOptions {
+  /**
+   * True if the process ends right after: then a database file keeps its short write-ahead log, which spares two or three
+   * syncs and which the next opening reads. Default: false.
+   */
+  readonly exiting?: boolean;
+}
+
 export interface RegisterParams {
   readonly threadId: string;
   readonly directive: string;
@@ -355,34 +386,6 @@ export interface Owners {
   pidOf(owner: Owner): number | undefined;
   /** Names an owner for people, such as `process 12 on host`. */
   describe(owner: Owner): string;
-}
-
-/** Everything that a project keeps about its threads, and its search index. */
-export interface Store {
-  readonly registry: Registry;
-  readonly ledger: Ledger;
-  readonly deliveries: Deliveries;
-  readonly heads: LogHeads;
-  readonly approvals: Approvals;
-  readonly logs: LogStore;
-  readonly index: SearchIndex;
-  readonly owners: Owners;
-  /** The files of threads; absent for a store of one machine, where they are in the project's folder alone. */
-  readonly documents?: ThreadDocuments;
-  /** The items of threads that other machines run; absent for a store of one machine. */
-  readonly bundles?: Bundles;
-  /** Absent for a store whose databases rye can't inspect or replace. */
-  readonly maintenance?: StoreMaintenance;
-  /** Releases what the store holds open; the callers have closed its writers. Work may continue after the return. */
-  close(options?: CloseOptions): void;
-}
-
-export interface CloseOptions {
-  /**
-   * True if the process ends right after: then a database file keeps its short write-ahead log, which spares two or three
-   * syncs and which the next opening reads. Default: false.
-   */
-  readonly exiting?: boolean;
 }
 
 export type { OpenedLog, VerifiedLog } from '../log/reader.ts';
