@@ -1,7 +1,5 @@
 import { join } from 'node:path';
 import { messageOf } from '../core/errors.ts';
-import type { HookEvent } from '../core/hook.ts';
-import type { JsonObject } from '../core/json.ts';
 import { makeKeyDirectory } from '../trust/key-store-fs.ts';
 import type { ApprovalsService } from './api/approvals.ts';
 import type { ItemsService, KeysService, LockService } from './api/items.ts';
@@ -74,43 +72,6 @@ export function openRye(given: OpenRyeOptions): Rye {
   };
 }
 
-/** Returns the tools and handlers of plug-ins, for lists and checks. Runs refuse a faulty one; here it is a notice. */
-async function listedPlugins(workspace: Workspace): Promise<Preset> {
-  try {
-    return await addedPreset(workspace);
-  } catch (error) {
-    workspace.notice(`plug-ins are not listed: ${messageOf(error)}`);
-    return {};
-  }
-}
-
-/** The services of features. A call of one that is not there throws `feature_missing`. */
-function featureServices(workspace: Workspace): FeatureServices {
-  const given: Partial<FeatureServices> = Object.assign(
-    {},
-    ...featuresOf(workspace).map(({ services }) => services?.(workspace)),
-  );
-  const mcp: Pick<FeatureServices, 'mcpServers' | 'addMcpServer'> = missing('mcp');
-  return {
-    approvals: missing('approvals'),
-    schedules: missing('schedules'),
-    rules: missing('rules'),
-    fleet: missing('fleet'),
-    trees: missing('sessions'),
-    mcpServers: mcp.mcpServers,
-    addMcpServer: mcp.addMcpServer,
-    ...given,
-  };
-}
-
-/** Any service: each of its methods rejects with the name of the feature. */
-function missing(feature: string): never {
-  const load = async (): Promise<never> => {
-    throw featureMissing(feature);
-  };
-  return lazy<Pick<ApprovalsService, 'watch'>>(load, { watch: 'stream' }) as never;
-}
-
 function itemsOf(workspace: Workspace): ItemsService {
   const builtinTools = async () => {
     const { ToolCatalog } = await import('./tools.ts');
@@ -123,6 +84,16 @@ function itemsOf(workspace: Workspace): ItemsService {
     const { PersonalItems } = await import('./personal-items.ts');
     return new PersonalItems(workspace, builtinTools);
   }, {});
+}
+
+/** Returns the tools and handlers of plug-ins, for lists and checks. Runs refuse a faulty one; here it is a notice. */
+async function listedPlugins(workspace: Workspace): Promise<Preset> {
+  try {
+    return await addedPreset(workspace);
+  } catch (error) {
+    workspace.notice(`plug-ins are not listed: ${messageOf(error)}`);
+    return {};
+  }
 }
 
 function keysOf(workspace: Workspace): KeysService {
@@ -222,6 +193,33 @@ function exportsOf(workspace: Workspace): ExportsService {
   };
 }
 
+/** The services of features. A call of one that is not there throws `feature_missing`. */
+function featureServices(workspace: Workspace): FeatureServices {
+  const given: Partial<FeatureServices> = Object.assign(
+    {},
+    ...featuresOf(workspace).map(({ services }) => services?.(workspace)),
+  );
+  const mcp: Pick<FeatureServices, 'mcpServers' | 'addMcpServer'> = missing('mcp');
+  return {
+    approvals: missing('approvals'),
+    schedules: missing('schedules'),
+    rules: missing('rules'),
+    fleet: missing('fleet'),
+    trees: missing('sessions'),
+    mcpServers: mcp.mcpServers,
+    addMcpServer: mcp.addMcpServer,
+    ...given,
+  };
+}
+
+/** Any service: each of its methods rejects with the name of the feature. */
+function missing(feature: string): never {
+  const load = async (): Promise<never> => {
+    throw featureMissing(feature);
+  };
+  return lazy<Pick<ApprovalsService, 'watch'>>(load, { watch: 'stream' }) as never;
+}
+
 /** The reports on hooks, configuration, models and the installation, and `init`. */
 function inspectionOf(
   workspace: Workspace,
@@ -242,7 +240,7 @@ function inspectionOf(
     init: async (options = {}) => await (await import('./init.ts')).initProject(workspace, options),
     hooks: async (directiveId) =>
       await (await import('./explain.ts')).listHooks(workspace, directiveId),
-    explainHooks: async (directiveId: string, event?: HookEvent, inputs: JsonObject = {}) => {
+    explainHooks: async (directiveId, event, inputs = {}) => {
       const { explainDirectiveHooks } = await import('./explain.ts');
       return await explainDirectiveHooks(workspace, { directiveId, event, inputs });
     },
