@@ -180,6 +180,7 @@ function invalid({ file: path }: PluginEntry, problem: string): RyeError {
   });
 }
 
+/** Rows for a factory: the name and the tables of its plug-in are known only once it has returned. */
 function openedLater(open: () => PluginRows): PluginRows {
   let opened: PluginRows | undefined;
   const rows = (): PluginRows => (opened ??= open());

@@ -291,6 +291,7 @@ export function waitText(
   return `${reason}, retry ${attempt} in ${Math.max(0, Math.ceil(leftMs / 1000))} s`;
 }
 
+/** The last line of a list of problems that `tools/schema.ts` has cut. */
 const MORE = /^- and (\d+) more$/;
 
 /** Returns the reason of a failed call; of wrong arguments, only the first problem: the list of them is for the model. */
@@ -331,6 +332,7 @@ export interface DeliveredText {
   readonly text: string;
 }
 
+/** The envelope that `threads/family/delivery-log.ts` writes. */
 const DELIVERY =
   /^<delivery marker="([0-9a-f]+)" kind="[^"]*" from="([^"]*)">\n([^\n]*)\n([\s\S]*)\n<\/delivery marker="\1">$/;
 
