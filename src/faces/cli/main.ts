@@ -131,6 +131,12 @@ interface ParserOptions {
   readonly setExitCode: (exitCode: ExitCode) => void;
 }
 
+/** A group of commands, for its default command. */
+interface Group {
+  readonly parser: Parser;
+  readonly command: Command;
+}
+
 function buildParser(options: ParserOptions): Parser {
   const { io, print, isShort } = options;
   const parser = new Parser(ROOT.name)
@@ -164,12 +170,7 @@ function buildParser(options: ParserOptions): Parser {
  * Declares a command to the parser and names its subcommands. The subcommand that the command line calls is loaded then.
  * `group` is set for the default command of a group.
  */
-function addCommand(
-  parser: Parser,
-  command: Command,
-  options: ParserOptions,
-  group?: { readonly parser: Parser; readonly command: Command },
-): void {
+function addCommand(parser: Parser, command: Command, options: ParserOptions, group?: Group): void {
   const { summary, details, examples } = command;
   parser.summary(summary);
   parser.description(details === undefined ? summary : `${summary}.\n\n${details}`);
@@ -205,32 +206,16 @@ function addCommand(
   if (run !== undefined) {
     // commander passes the unknown word of a group to its default command
     parser.allowExcessArguments().action(async () => {
-      const isVariadic = command.arguments.some(({ name }) => name.endsWith('...'));
       const global = readOptions(GLOBAL_OPTIONS, rootOf(parser).opts());
       const context = { io: options.io, global, root: ROOT };
       const given =
         takesLast && parser.opts()['last'] === true ? ['@', ...parser.args] : parser.args;
       const picked = await withPickedThread(command, given, context);
       const words = await withNamedItem(command, picked, context);
-      const missing = command.arguments.find(
-        ({ optional }, index) => optional !== true && words[index] === undefined,
-      );
-      if (missing !== undefined) {
-        throw new RyeError('usage', `missing argument <${missing.name.replace('...', '')}>`, {
-          hint: `Show the usage with: ${pathOf(parser)} --help`,
-        });
-      }
-      const excess = isVariadic ? undefined : words[command.arguments.length];
-      if (excess !== undefined) {
-        const isNamed = group === undefined || group.parser.args[0] === parser.name();
-        if (!isNamed) throw await unknown(group.parser, group.command);
-        throw new RyeError('usage', `unexpected argument ${JSON.stringify(excess)}`, {
-          hint: `Show the usage with: ${pathOf(parser)} --help`,
-        });
-      }
+      await assertCount(words, parser, command, group);
       const call = async (chosen: readonly string[]): Promise<ExitCode> =>
         await run(chosen, parser.opts(), context);
-      options.setExitCode(await withClearThread(command, words, { context, call }));
+      options.setExitCode(await withClearThread(command, words, context, call));
     });
   } else if (command.defaultCommand === undefined) {
     parser.allowExcessArguments().action(async () => {
@@ -241,6 +226,28 @@ function addCommand(
       throw new MissingCommand(pathOf(parser), parser.helpInformation());
     });
   }
+}
+
+/** Throws `usage` for an argument that is missing or unexpected. */
+async function assertCount(
+  words: readonly string[],
+  parser: Parser,
+  command: Command,
+  group: Group | undefined,
+): Promise<void> {
+  const hint = `Show the usage with: ${pathOf(parser)} --help`;
+  const missing = command.arguments.find(
+    ({ optional }, index) => optional !== true && words[index] === undefined,
+  );
+  if (missing !== undefined) {
+    throw new RyeError('usage', `missing argument <${missing.name.replace('...', '')}>`, { hint });
+  }
+  const isVariadic = command.arguments.some(({ name }) => name.endsWith('...'));
+  const excess = isVariadic ? undefined : words[command.arguments.length];
+  if (excess === undefined) return;
+  const isNamed = group === undefined || group.parser.args[0] === parser.name();
+  if (!isNamed) throw await unknown(group.parser, group.command);
+  throw new RyeError('usage', `unexpected argument ${JSON.stringify(excess)}`, { hint });
 }
 
 /** Runs the command of a plug-in, if there is one of that name. */
@@ -318,13 +325,8 @@ async function withPickedThread(
 async function withClearThread(
   command: Command,
   words: readonly string[],
-  {
-    context,
-    call,
-  }: {
-    readonly context: Context;
-    readonly call: (words: readonly string[]) => Promise<ExitCode>;
-  },
+  context: Context,
+  call: (words: readonly string[]) => Promise<ExitCode>,
 ): Promise<ExitCode> {
   try {
     return await call(words);
