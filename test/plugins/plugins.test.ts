@@ -166,9 +166,17 @@ describe('no run starts with a plug-in that', () => {
     ['returns nothing', 'export const plugin = () => undefined;', 'returns no object'],
     ['exports nothing', 'export const other = 1;', 'exports no function'],
     ['fails', 'throw new Error("boom");', 'boom'],
+    ['fails in its function', 'export const plugin = () => { throw new Error("boom"); };', 'boom'],
+    ['has a gate that is no list', returning("name: 'one', gates: () => ({})"), 'not a list'],
+    ['has events that are no object', returning("name: 'one', events: []"), 'not an object'],
+    [
+      'inherits what is not granted',
+      "class One { name = 'one'; get tools() { return {}; } } export const plugin = () => new One();",
+      'brings tools',
+    ],
     ['is no JavaScript', 'export const = 1;', 'cannot be used'],
     ['imports a file', "import './two.mjs';", 'two.mjs'],
-    ['uses rows too early', 'export const plugin = ({ rows }) => rows.all("SELECT 1");', 'rows'],
+    ['uses rows too early', 'export const plugin = ({ rows }) => rows.all("SELECT 1");', 'before'],
     ['words entries of others', returning("name: 'one', events: { 'two/x': () => '' }"), 'one/'],
   ])('%s', async (_, source, words) => {
     install(source, { may: 'events, gates' });

@@ -32,7 +32,7 @@ import type { Workspace } from './workspace.ts';
  * `store`, `faces/cli/feature.ts` the commands.
  */
 export interface Feature extends StoringFeature {
-  /** Services of an opened rye, such as `rye.schedules`. Called when it opens; the last feature with a service counts. */
+  /** Services of an opened rye, such as `rye.schedules`. Called when it opens; the first feature with a service counts. */
   readonly services?: (workspace: Workspace) => Partial<FeatureServices>;
   /** The parts of threads. They are loaded with the first thread that is prepared, run or read. */
   readonly thread?: () => Promise<ThreadParts>;

@@ -197,7 +197,9 @@ function exportsOf(workspace: Workspace): ExportsService {
 function featureServices(workspace: Workspace): FeatureServices {
   const given: Partial<FeatureServices> = Object.assign(
     {},
-    ...featuresOf(workspace).map(({ services }) => services?.(workspace)),
+    ...featuresOf(workspace)
+      .toReversed()
+      .map(({ services }) => services?.(workspace)),
   );
   const mcp: Pick<FeatureServices, 'mcpServers' | 'addMcpServer'> = missing('mcp');
   return {

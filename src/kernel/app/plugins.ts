@@ -16,7 +16,7 @@ import type { PluginEntry, PluginsFile } from '../schemas/plugins.ts';
 import { type Database, openSqlite } from '../storage/sqlite/engine.ts';
 import { sha256Hex } from '../trust/keys.ts';
 import { faultError } from '../trust/policy.ts';
-import type { Plugin, PluginFactory, PluginRows } from './api/rye.ts';
+import type { Plugin, PluginFactory, PluginHost, PluginRows } from './api/rye.ts';
 import { composePresets, type Preset } from './presets.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -24,6 +24,7 @@ type Observer = (event: LogEvent | UnknownEvent) => void | Promise<void>;
 
 const NAME = 'plugins';
 const PLUGIN_NAME = /^[a-z0-9][a-z0-9-]{0,63}$/;
+const LISTS: ReadonlySet<string> = new Set(['commands', 'gates', 'subscribers', 'tables']);
 /** Milliseconds that a statement waits for another process. */
 const WAIT_MS = 5000;
 
@@ -100,19 +101,27 @@ async function load(workspace: Workspace, root: string, entry: PluginEntry): Pro
   }
   let made: Plugin | undefined;
   const rows = openedLater(() => {
-    if (made?.tables === undefined) throw invalid(entry, 'it uses rows without "tables"');
+    if (made === undefined) throw invalid(entry, 'it uses rows before its function has returned');
+    if (made.tables === undefined) throw invalid(entry, 'it uses rows without "tables"');
     return openRows(workspace, made);
   });
-  const make = await factoryOf(entry, bytes);
-  const plugin = await make({
-    projectPath: workspace.options.projectPath,
-    rows,
-    notice: workspace.notice,
-  });
-  assertPlugin(entry, plugin);
-  made = plugin;
-  wordCustomEntries(plugin.events ?? {});
-  return plugin;
+  const { projectPath } = workspace.options;
+  const host = { projectPath, rows, notice: workspace.notice };
+  made = checkedPlugin(entry, await resultOf(entry, await factoryOf(entry, bytes), host));
+  wordCustomEntries(made.events ?? {});
+  return made;
+}
+
+async function resultOf(
+  entry: PluginEntry,
+  make: PluginFactory,
+  host: PluginHost,
+): Promise<unknown> {
+  try {
+    return await make(host);
+  } catch (error) {
+    throw error instanceof RyeError ? error : invalid(entry, messageOf(error));
+  }
 }
 
 function bytesOf(root: string, entry: PluginEntry): Uint8Array {
@@ -138,28 +147,33 @@ async function factoryOf(entry: PluginEntry, bytes: Uint8Array): Promise<PluginF
   throw invalid(entry, 'it exports no function "plugin"');
 }
 
-function assertPlugin(entry: PluginEntry, plugin: unknown): asserts plugin is Plugin {
+/** Returns the plug-in as its members are now, so that nothing of it changes after the check. */
+function checkedPlugin(entry: PluginEntry, plugin: unknown): Plugin {
   if (!isRecord(plugin)) throw invalid(entry, 'its function "plugin" returns no object');
-  const { name, ...members } = plugin;
+  const { name } = plugin;
   if (typeof name !== 'string' || !PLUGIN_NAME.test(name)) {
     throw invalid(entry, 'its name is not small letters, digits and hyphens');
   }
-  for (const type of Object.keys(members['events'] ?? {})) {
-    if (!type.startsWith(`${name}/`)) {
-      throw invalid(entry, `its custom type ${JSON.stringify(type)} does not begin with ${name}/`);
+  const known: readonly string[] = PLUGIN_MEMBERS;
+  const unknown = Object.keys(plugin).find((one) => one !== 'name' && !known.includes(one));
+  if (unknown !== undefined) {
+    throw invalid(entry, `it has an unknown member ${JSON.stringify(unknown)}`);
+  }
+  const members = PLUGIN_MEMBERS.flatMap((member): [string, unknown][] => {
+    const value: unknown = plugin[member];
+    if (value === undefined) return [];
+    if (!entry.may.includes(member)) {
+      throw invalid(entry, `it brings ${member}, which "may" in plugins.yaml does not grant`);
     }
+    if (LISTS.has(member) ? Array.isArray(value) : isRecord(value)) return [[member, value]];
+    throw invalid(entry, `its ${member} are not ${LISTS.has(member) ? 'a list' : 'an object'}`);
+  });
+  const checked = { name, ...Object.fromEntries(members) } as Plugin;
+  for (const type of Object.keys(checked.events ?? {})) {
+    if (type.startsWith(`${name}/`)) continue;
+    throw invalid(entry, `its custom type ${JSON.stringify(type)} does not begin with ${name}/`);
   }
-  for (const member of Object.keys(members)) {
-    const granted: readonly string[] = entry.may;
-    if (granted.includes(member)) continue;
-    const isKnown = (PLUGIN_MEMBERS as readonly string[]).includes(member);
-    throw invalid(
-      entry,
-      isKnown
-        ? `it brings ${member}, which "may" in plugins.yaml does not grant`
-        : `it has an unknown member ${JSON.stringify(member)}`,
-    );
-  }
+  return checked;
 }
 
 /** Combines what plug-ins bring to threads. */
