@@ -12,13 +12,13 @@ export type Tone = 'plain' | 'good' | 'warning' | 'bad';
  * A person who is told about an event: one who watches the run, also with `--verbose`; one who reads its page, also with
  * details; one who reads it as Markdown. The page shows every entry, those for `details` only with them.
  */
-export type Reader = 'watcher' | 'verbose' | 'page' | 'details' | 'markdown';
+export type AccountReader = 'watcher' | 'verbose' | 'page' | 'details' | 'markdown';
 
 /** The words about an event. The faces lay them out, and each of them makes the texts safe, which may come from anywhere. */
 export interface Account {
   readonly tone: Tone;
   /** Readers who are told this event, besides the log's readers, who are told every event. */
-  readonly readers: readonly Reader[];
+  readonly readers: readonly AccountReader[];
   /** Names an entry where its type is not shown. */
   readonly title?: string;
   /** Words before `text` where neither type nor title is shown. */
@@ -53,16 +53,16 @@ type Told = Partial<Account> & Pick<Account, 'text'>;
 /** Characters of a value that a line may show. */
 const MAX_VALUE = 200;
 
-const NEWS: readonly Reader[] = ['watcher', 'page'];
-const WATCHED: readonly Reader[] = ['watcher'];
-const VERBOSE: readonly Reader[] = ['verbose'];
-const PAGE: readonly Reader[] = ['page'];
-const DETAILS: readonly Reader[] = ['details'];
-const MARKDOWN: readonly Reader[] = ['markdown'];
+const NEWS: readonly AccountReader[] = ['watcher', 'page'];
+const WATCHED: readonly AccountReader[] = ['watcher'];
+const VERBOSE: readonly AccountReader[] = ['verbose'];
+const PAGE: readonly AccountReader[] = ['page'];
+const DETAILS: readonly AccountReader[] = ['details'];
+const MARKDOWN: readonly AccountReader[] = ['markdown'];
 /** The run takes another course. */
 const SWERVE = { tone: 'warning', readers: WATCHED } as const;
 
-function told(readers: readonly Reader[], text: string, more: Partial<Account> = {}): Told {
+function told(readers: readonly AccountReader[], text: string, more: Partial<Account> = {}): Told {
   return { readers, text, ...more };
 }
 

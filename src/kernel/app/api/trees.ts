@@ -12,6 +12,7 @@ import type { TurnFacts } from '../../log/turn-facts.ts';
 
 export {
   type Account,
+  type AccountReader,
   accountOf,
   type DeliveredText,
   deliveryOf,
