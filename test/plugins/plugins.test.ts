@@ -167,6 +167,8 @@ describe('no run starts with a plug-in that', () => {
     ['exports nothing', 'export const other = 1;', 'exports no function'],
     ['fails', 'throw new Error("boom");', 'boom'],
     ['fails in its function', 'export const plugin = () => { throw new Error("boom"); };', 'boom'],
+    ['has a command that cannot run', returning("name: 'one', commands: [{ name: 'x' }]"), '"run"'],
+    ['has tables that are no SQL', returning("name: 'one', tables: [1]"), 'SQL'],
     ['has a gate that is no list', returning("name: 'one', gates: () => ({})"), 'not a list'],
     ['has events that are no object', returning("name: 'one', events: []"), 'not an object'],
     [
@@ -179,7 +181,7 @@ describe('no run starts with a plug-in that', () => {
     ['uses rows too early', 'export const plugin = ({ rows }) => rows.all("SELECT 1");', 'before'],
     ['words entries of others', returning("name: 'one', events: { 'two/x': () => '' }"), 'one/'],
   ])('%s', async (_, source, words) => {
-    install(source, { may: 'events, gates' });
+    install(source, { may: 'commands, events, gates, tables' });
     await refused('plugin_invalid', words);
   });
 
@@ -208,6 +210,24 @@ describe('no run starts with a plug-in that', () => {
     expect([code, stdout]).toEqual([2, expect.stringContaining(words)]);
   });
 
+  it('was signed for: another file, none, or one outside is refused when it is signed', async () => {
+    for (const [entry, words] of [
+      [{ sha256: 'a'.repeat(64) }, 'is not the one'],
+      [{ file: '.ai/plugins/two.mjs' }, 'no such file'],
+      [{ file: '../home/.ai/config/keys/signing/private_key.pem' }, 'leads out'],
+    ] as const) {
+      install(GATED, entry);
+      for (const verb of ['validate', 'sign'] as const) {
+        const { code, stdout, stderr } = await rye(verb, 'config', 'plugins');
+        expect([verb, code === 0, stdout + stderr]).toEqual([
+          verb,
+          false,
+          expect.stringContaining(words),
+        ]);
+      }
+    }
+  });
+
   it('an option names', async () => {
     await expect(
       lab.rye({ configOverrides: ['plugins.plugins=[]'] }).threads.execute({
@@ -219,6 +239,29 @@ describe('no run starts with a plug-in that', () => {
 });
 
 describe('a plug-in that cannot be used', () => {
+  it('is loaded again by the same rye once it is corrected', async () => {
+    const opened = lab.rye();
+    install(returning("name: 'one', hooks: []"));
+    await expect(opened.plugins()).rejects.toMatchObject({ code: 'plugin_invalid' });
+    install(returning("name: 'one'"));
+    expect(await opened.plugins()).toEqual([{ name: 'one' }]);
+  });
+
+  it('fails its command by name: tables with wrong SQL, a result that is no exit status', async () => {
+    const commands = (run: string) =>
+      `commands: [{ name: 'do', summary: '', run: async () => ${run} }]`;
+    install(
+      `export const plugin = ({ rows }) => ({ name: 'one', tables: ['CREATE'], ${commands("rows.all('SELECT 1')")} });`,
+    );
+    const broken = await rye('do');
+    expect([broken.code, broken.stderr]).toEqual([2, expect.stringContaining('tables cannot be')]);
+    for (const result of ["'x'", '900', '-1', '1.5', 'null']) {
+      install(returning(`name: 'one', ${commands(result)}`));
+      const { code, stderr } = await rye('do');
+      expect([result, code, stderr]).toEqual([result, 2, expect.stringContaining('exit status')]);
+    }
+  });
+
   it('does not keep people from reading, listing, verifying and signing', async () => {
     await runNote([reply('Done.')], []);
     install(returning("name: 'one', hooks: []"));

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import path from 'node:path';
-import type { ExitCode } from '../../kernel/core/errors.ts';
+import { EXIT, type ExitCode, RyeError } from '../../kernel/core/errors.ts';
 import type { Context } from './command.ts';
 import { printText } from './output.ts';
 import { spaceFolders, withRye } from './session.ts';
@@ -22,8 +22,17 @@ export async function runPluginCommand(
       rye,
       print: (text) => printText(io, `${text}\n`),
     });
-    return (status ?? 0) as ExitCode;
+    if (status !== undefined && !isStatus(status)) {
+      throw new RyeError('plugin_invalid', `the command ${name} returned no exit status`, {
+        hint: 'Its function "run" has to return a number from 0 to 255, or nothing.',
+      });
+    }
+    return (status ?? EXIT.ok) as ExitCode;
   });
+}
+
+function isStatus(value: unknown): boolean {
+  return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= 255;
 }
 
 /** True if a space has a file of plug-ins. An unknown word opens nothing else. */

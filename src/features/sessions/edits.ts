@@ -1,7 +1,8 @@
 import type { SessionTreeEdits } from '../../kernel/app/api/trees.ts';
-import { featureMissing, featuresOf } from '../../kernel/app/feature.ts';
+import { featuresOf } from '../../kernel/app/feature.ts';
 import { threadEnv, threadPorts } from '../../kernel/app/thread-env.ts';
 import type { Workspace } from '../../kernel/app/workspace.ts';
+import { featureMissing } from '../../kernel/core/errors.ts';
 import { extractThread } from '../../kernel/threads/copied-thread.ts';
 import {
   appendCustom,

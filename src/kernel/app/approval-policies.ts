@@ -1,4 +1,4 @@
-import { RyeError } from '../core/errors.ts';
+import { featureMissing, RyeError } from '../core/errors.ts';
 import { wireName } from '../core/ids.ts';
 import { didYouMean } from '../core/text.ts';
 import { readConfigFile } from '../items/config-fs.ts';
@@ -14,7 +14,7 @@ import { globIntersection } from '../policy/glob.ts';
 import type { KeyLookup } from '../trust/keys.ts';
 import { faultError } from '../trust/policy.ts';
 import type { Problem } from './api/items.ts';
-import { featureMissing, type ThreadParts } from './feature.ts';
+import type { ThreadParts } from './feature.ts';
 import { toProblem } from './validation.ts';
 import type { Workspace } from './workspace.ts';
 

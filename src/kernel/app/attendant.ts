@@ -1,7 +1,7 @@
-import { messageOf } from '../core/errors.ts';
+import { featureMissing, messageOf } from '../core/errors.ts';
 import type { ApprovalAttention } from '../threads/run/approvals.ts';
 import type { ApprovalAttendant, OnApproval } from './api/approvals.ts';
-import { featureMissing, threadParts } from './feature.ts';
+import { threadParts } from './feature.ts';
 import type { Workspace } from './workspace.ts';
 
 /** Connects an attendant, if there is one, with the requests of a run in this process. Throws `feature_missing`. */

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { RyeError } from '../core/errors.ts';
+import { featureMissing, RyeError } from '../core/errors.ts';
 import { verifyFile } from '../items/verified-fs.ts';
 import type { Approvals } from '../storage/approvals.ts';
 import type { Deliveries } from '../storage/deliveries.ts';
@@ -95,9 +95,7 @@ export async function configuredUrl(opening: StoreOpening): Promise<string | und
 async function storePart({ options: { features = [] } }: StoreOpening): Promise<StorePart> {
   const load = features.find(({ store }) => store !== undefined)?.store;
   if (load !== undefined) return await load();
-  throw new RyeError('feature_missing', 'store.url needs the feature "fleet"', {
-    hint: 'Install the whole package, or open rye with that feature.',
-  });
+  throw featureMissing('fleet');
 }
 
 /** The fleet on the store that the configuration names. It is loaded by the first thread that needs it. */

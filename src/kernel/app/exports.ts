@@ -1,5 +1,6 @@
 import { isoTime } from '../core/clock.ts';
 import type { ErrorInfo } from '../core/errors.ts';
+import { featureMissing } from '../core/errors.ts';
 import { compact, type JsonObject } from '../core/json.ts';
 import { proxySecrets } from '../core/proxy-secrets.ts';
 import type { ExportFormat } from '../core/thread.ts';
@@ -12,7 +13,7 @@ import type { ThreadFiles } from '../threads/ports.ts';
 import type { ThreadDocument } from '../threads/thread-document.ts';
 import type { ThreadVerification } from './api/threads.ts';
 import type { ExportOptions, ThreadExport } from './api/trees.ts';
-import { featureMissing, featuresOf, learnWords } from './feature.ts';
+import { featuresOf, learnWords } from './feature.ts';
 import { modelsOf } from './models.ts';
 import { threadFiles } from './thread-files.ts';
 import { verifyThread } from './verification/thread.ts';

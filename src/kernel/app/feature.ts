@@ -1,4 +1,4 @@
-import { messageOf, RyeError } from '../core/errors.ts';
+import { featureMissing, messageOf, RyeError } from '../core/errors.ts';
 import type { EventDraft, EventPayloads } from '../core/events.ts';
 import type { ItemType } from '../core/ids.ts';
 import type { Message } from '../core/message.ts';
@@ -235,11 +235,4 @@ export async function worktreesOf(workspace: Workspace, projectPath: string): Pr
   const { worktrees } = await threadParts(workspace);
   if (worktrees === undefined) throw featureMissing('worktrees');
   return worktrees({ projectPath, env: workspace.options.env });
-}
-
-/** An error about something that a feature does which this rye was opened without. */
-export function featureMissing(name: string): RyeError {
-  return new RyeError('feature_missing', `this rye was opened without its feature "${name}"`, {
-    hint: 'Install the whole package, or open rye with that feature.',
-  });
 }

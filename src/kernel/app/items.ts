@@ -263,6 +263,7 @@ export class Items implements ItemsService {
       const known = { tools, servers: await servers?.(this.#workspace).names() };
       return await policyProblems(file, this.#workspace.keyring, known);
     }
+    if (type === 'config' && id === 'plugins') return await this.#pluginFaults(file);
     if (type === 'directive' && space !== 'system') return await this.#idleGrants(file);
     if (type !== 'tool' || space === 'system') return [];
     const isTaken = (await this.#builtinTools()).some((tool) => tool.id === id);
@@ -270,6 +271,19 @@ export class Items implements ItemsService {
     return isTaken
       ? [{ severity: 'error', code: 'tool_id_reserved', message, path, line: 1, column: null }]
       : [];
+  }
+
+  /** Plug-ins that no run could load. A mistake in the form of the file is reported already. */
+  async #pluginFaults(file: FoundFile): Promise<readonly Problem[]> {
+    const { entryFaults } = await import('./plugins.ts');
+    const { toProblem } = await import('./validation.ts');
+    try {
+      const faults = await entryFaults(file, this.#workspace);
+      return faults.map((fault) => toProblem(fault, file.path));
+    } catch (error) {
+      if (error instanceof RyeError) return [];
+      throw error;
+    }
   }
 
   async #knownTools(): Promise<readonly { readonly id: string }[]> {

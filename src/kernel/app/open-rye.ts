@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { messageOf } from '../core/errors.ts';
+import { featureMissing, messageOf } from '../core/errors.ts';
 import { makeKeyDirectory } from '../trust/key-store-fs.ts';
 import type { ApprovalsService } from './api/approvals.ts';
 import type { ItemsService, KeysService, LockService } from './api/items.ts';
@@ -14,7 +14,6 @@ import type { ExportsService } from './api/trees.ts';
 import {
   addedPreset,
   type FeatureServices,
-  featureMissing,
   featuresOf,
   pluginsOf,
   threadParts,

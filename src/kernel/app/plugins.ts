@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { assertConfig, type CheckedSchema } from '../core/check.ts';
-import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
+import { messageOf, RyeError, systemCodeOf, toRyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import { compact, isRecord } from '../core/json.ts';
 import { PLUGIN_MEMBERS } from '../core/plugin.ts';
@@ -45,7 +45,13 @@ export async function loadPlugins(workspace: Workspace): Promise<readonly Plugin
   if (known !== undefined) return await known;
   const loading = loadAll(workspace);
   loaded.set(workspace, loading);
-  return await loading;
+  try {
+    return await loading;
+  } catch (error) {
+    // the file may be corrected while this rye is open
+    loaded.delete(workspace);
+    throw error;
+  }
 }
 
 async function loadAll(workspace: Workspace): Promise<readonly Plugin[]> {
@@ -86,24 +92,34 @@ export function readPluginsFile(value: unknown, path: string): readonly PluginEn
   return (value as PluginsFile).plugins ?? [];
 }
 
+/** Returns why entries of a file could not be loaded, before it is signed. None of the modules runs. */
+export async function entryFaults(
+  found: FoundFile,
+  { options: { projectPath, userSpacePath } }: Workspace,
+): Promise<readonly RyeError[]> {
+  const root = found.space === 'user' ? userSpacePath : projectPath;
+  const { value } = await readConfigFile(found);
+  return readPluginsFile(value, found.path).flatMap((entry) => {
+    try {
+      bytesOf(root, entry);
+      return [];
+    } catch (error) {
+      return [toRyeError(error)];
+    }
+  });
+}
+
 async function load(workspace: Workspace, root: string, entry: PluginEntry): Promise<Plugin> {
   const bytes = bytesOf(root, entry);
-  const sha256 = sha256Hex(bytes);
-  if (sha256 !== entry.sha256) {
-    throw new RyeError(
-      'plugin_modified',
-      `the plug-in ${entry.file} is not the one of plugins.yaml`,
-      {
-        hint: `Review it. If it is what you want, write "sha256: ${sha256}" there, and sign: rye sign config plugins`,
-        details: { file: entry.file, sha256 },
-      },
-    );
-  }
   let made: Plugin | undefined;
   const rows = openedLater(() => {
     if (made === undefined) throw invalid(entry, 'it uses rows before its function has returned');
     if (made.tables === undefined) throw invalid(entry, 'it uses rows without "tables"');
-    return openRows(workspace, made);
+    try {
+      return openRows(workspace, made);
+    } catch (error) {
+      throw invalid(entry, `its tables cannot be made: ${messageOf(error)}`);
+    }
   });
   const { projectPath } = workspace.options;
   const host = { projectPath, rows, notice: workspace.notice };
@@ -124,7 +140,22 @@ async function resultOf(
   }
 }
 
+/** Reads the file that an entry vouches for. Throws `plugin_modified` for another one. */
 function bytesOf(root: string, entry: PluginEntry): Uint8Array {
+  const bytes = readPlugin(root, entry);
+  const sha256 = sha256Hex(bytes);
+  if (sha256 === entry.sha256) return bytes;
+  throw new RyeError(
+    'plugin_modified',
+    `the plug-in ${entry.file} is not the one of plugins.yaml`,
+    {
+      hint: `Review it. If it is what you want, write "sha256: ${sha256}" there, and sign: rye sign config plugins`,
+      details: { file: entry.file, sha256 },
+    },
+  );
+}
+
+function readPlugin(root: string, entry: PluginEntry): Uint8Array {
   try {
     return readRegular(placeInside(root, join(root, entry.file)));
   } catch (error) {
@@ -169,11 +200,23 @@ function checkedPlugin(entry: PluginEntry, plugin: unknown): Plugin {
     throw invalid(entry, `its ${member} are not ${LISTS.has(member) ? 'a list' : 'an object'}`);
   });
   const checked = { name, ...Object.fromEntries(members) } as Plugin;
+  if (checked.tables?.some((sql: unknown) => typeof sql !== 'string') === true) {
+    throw invalid(entry, 'its tables are not SQL statements');
+  }
+  if (checked.commands?.every(isCommand) === false) {
+    throw invalid(entry, 'one of its commands has no name, or no function "run"');
+  }
   for (const type of Object.keys(checked.events ?? {})) {
     if (type.startsWith(`${name}/`)) continue;
     throw invalid(entry, `its custom type ${JSON.stringify(type)} does not begin with ${name}/`);
   }
   return checked;
+}
+
+function isCommand(command: unknown): boolean {
+  return (
+    isRecord(command) && typeof command['name'] === 'string' && typeof command['run'] === 'function'
+  );
 }
 
 /** Combines what plug-ins bring to threads. */

@@ -1,4 +1,5 @@
 import { uptime } from 'node:os';
+import { featureMissing } from '../core/errors.ts';
 import { renderCapabilities } from '../export/capabilities.ts';
 import { renderLiveHead, renderThreadKnowledge } from '../export/knowledge.ts';
 import { renderEvent } from '../export/markdown.ts';
@@ -12,7 +13,7 @@ import { killGuard } from '../tools/kill-guard.ts';
 import { RestoredFiles } from '../tools/restored-files.ts';
 import { compileSchema } from '../tools/schema.ts';
 import type { Tool } from '../tools/tool.ts';
-import { addedPreset, featureMissing, type ThreadParts, threadParts } from './feature.ts';
+import { addedPreset, type ThreadParts, threadParts } from './feature.ts';
 import { liftsGuard } from './granted-tools.ts';
 import { projectGuards } from './guards.ts';
 import { lazy } from './lazy.ts';

@@ -1,6 +1,6 @@
 import { realpathSync } from 'node:fs';
 import { capabilityOf, RISKS } from '../core/capability.ts';
-import { isSecurityWarning, RyeError, toRyeError } from '../core/errors.ts';
+import { featureMissing, isSecurityWarning, RyeError, toRyeError } from '../core/errors.ts';
 import { aliasOf, serverOfTool } from '../core/ids.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import { assertIdentity } from '../items/binding.ts';
@@ -35,7 +35,6 @@ import { withoutSecrets } from '../tools/secrets.ts';
 import { SKILLS_RUN_ID, SKILLS_USE_ID } from '../tools/skill-needs.ts';
 import type { Tool } from '../tools/tool.ts';
 import {
-  featureMissing,
   type GrantedSkills,
   NO_SKILLS,
   type SkillSession,

@@ -281,3 +281,10 @@ export function joinHints(hints: readonly string[]): string {
 export function isSecurityWarning(text: string): boolean {
   return text.startsWith(IGNORED);
 }
+
+/** An error about something that a feature does which this rye was opened without. */
+export function featureMissing(name: string): RyeError {
+  return new RyeError('feature_missing', `this rye was opened without its feature "${name}"`, {
+    hint: 'Install the whole package, or open rye with that feature.',
+  });
+}
