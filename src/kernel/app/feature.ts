@@ -1,4 +1,4 @@
-import { featureMissing, messageOf, RyeError } from '../core/errors.ts';
+import { featureMissing, messageOf, type RyeError } from '../core/errors.ts';
 import type { EventDraft, EventPayloads } from '../core/events.ts';
 import type { ItemType } from '../core/ids.ts';
 import type { Message } from '../core/message.ts';
