@@ -6,8 +6,7 @@ import {
   sign,
   verify,
 } from 'node:crypto';
-import { createRequire } from 'node:module';
-import type Nacl from 'tweetnacl';
+import nacl from 'tweetnacl';
 
 /** Ed25519 (RFC 8032) over raw bytes: seeds and public keys of 32 bytes, signatures of 64. */
 export interface Ed25519 {
@@ -26,17 +25,15 @@ export const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
 export const KEY_BYTES = 32;
 const SIGNATURE_BYTES = 64;
 
-/** A key as a JWK (RFC 8037): OpenSSL takes ten times as long to read DER. The public part of a seed follows from it. */
-function platformKey(raw: { readonly d?: Uint8Array; readonly x?: Uint8Array }): JsonWebKey {
-  return { kty: 'OKP', crv: 'Ed25519', x: base64url(raw.x), ...(raw.d && { d: base64url(raw.d) }) };
+/** A public key as a JWK (RFC 8037): OpenSSL takes ten times as long to read DER. */
+function publicJwk(publicKey: Uint8Array): JsonWebKey {
+  return { kty: 'OKP', crv: 'Ed25519', x: Buffer.from(publicKey).toString('base64url') };
 }
 
-function base64url(bytes: Uint8Array = new Uint8Array()): string {
-  return Buffer.from(bytes).toString('base64url');
-}
-
+/** A seed as DER: a JWK must have the public key too, which is not known here, and Node 24 compares it. */
 function platformPrivateKey(seed: Uint8Array): KeyObject {
-  return createPrivateKey({ key: platformKey({ d: seed }), format: 'jwk' });
+  const key = Buffer.concat([PKCS8_PREFIX, seed]);
+  return createPrivateKey({ key, format: 'der', type: 'pkcs8' });
 }
 
 /** Ed25519 of `node:crypto`. */
@@ -47,7 +44,7 @@ export const platformEd25519: Ed25519 = {
     return (message) => sign(null, message, key);
   },
   verifier(publicKey) {
-    const key = createPublicKey({ key: platformKey({ x: publicKey }), format: 'jwk' });
+    const key = createPublicKey({ key: publicJwk(publicKey), format: 'jwk' });
     return (message, signature) =>
       signature.length === SIGNATURE_BYTES && verify(null, message, key, signature);
   },
@@ -57,30 +54,22 @@ export const platformEd25519: Ed25519 = {
   },
 };
 
-let loadedNacl: typeof Nacl | undefined;
-
-/** Loads tweetnacl on demand: nearly every platform supports Ed25519. */
-function nacl(): typeof Nacl {
-  loadedNacl ??= createRequire(import.meta.url)('tweetnacl') as typeof Nacl;
-  return loadedNacl;
-}
-
 /** Ed25519 in plain JavaScript, for platforms whose crypto lacks it (FIPS builds, old OpenSSL forks). */
 export const naclEd25519: Ed25519 = {
   name: 'tweetnacl',
   signer(seed) {
-    const { secretKey } = nacl().sign.keyPair.fromSeed(Uint8Array.from(seed));
-    return (message) => nacl().sign.detached(Uint8Array.from(message), secretKey);
+    const { secretKey } = nacl.sign.keyPair.fromSeed(Uint8Array.from(seed));
+    return (message) => nacl.sign.detached(Uint8Array.from(message), secretKey);
   },
   verifier(publicKey) {
     const key = Uint8Array.from(publicKey);
     return (message, signature) =>
       signature.length === SIGNATURE_BYTES &&
       hasReducedScalar(signature) &&
-      nacl().sign.detached.verify(Uint8Array.from(message), Uint8Array.from(signature), key);
+      nacl.sign.detached.verify(Uint8Array.from(message), Uint8Array.from(signature), key);
   },
   publicKeyOf(seed) {
-    return nacl().sign.keyPair.fromSeed(Uint8Array.from(seed)).publicKey;
+    return nacl.sign.keyPair.fromSeed(Uint8Array.from(seed)).publicKey;
   },
 };
 
