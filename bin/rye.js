@@ -31,13 +31,6 @@ function writtenHelp() {
   return columns > 0 && columns !== DEFAULT_COLUMNS ? undefined : load('../dist/cli/help.json');
 }
 
-/** Whether no command but `threads list` can be meant, which is also what `ps` and `threads` do with nothing but options. */
-function listsThreads([group, ...others]) {
-  if (group === 'ps') return others.every((other) => other.startsWith('-'));
-  if (group !== 'threads') return false;
-  return others[0] === 'list' || others.every((other) => other.startsWith('-'));
-}
-
 /** For the compiled program: V8 forgets who imports for a script that it did not compile itself. */
 const importModule = (name) => import(name);
 
@@ -51,8 +44,8 @@ const KINDS = {
 const OTHERS_WRITE = 0o022;
 const OLD_MS = 30 * 86_400_000;
 
-/** The folder for compiled code, of this user alone; undefined: there is none. `RYE_CODE_CACHE` is a folder, or `off`. */
-function codeFolder() {
+/** The folder for what commands keep, of this user alone; undefined: there is none. `RYE_CODE_CACHE` is a folder, or `off`. */
+function keptFolder() {
   const { RYE_CODE_CACHE: named, XDG_CACHE_HOME: caches, HOME: home } = process.env;
   const folder =
     named ?? (caches?.startsWith('/') ? `${caches}/rye/code` : `${home ?? ''}/.cache/rye/code`);
@@ -63,25 +56,16 @@ function isOwn({ uid, mode }) {
   return uid === process.getuid() && (mode & OTHERS_WRITE) === 0;
 }
 
-/**
- * The file with the code that V8 compiled for this text. V8 compares no more than the length of a text, so the name has its
- * hash. Undefined where nothing may be kept.
- */
-function codeFile(name, source) {
-  const folder = codeFolder();
+/** What an earlier command kept under a name; undefined unless this user alone can have written it. */
+function readKept(name) {
+  const folder = keptFolder();
   if (folder === undefined) return undefined;
-  const hash = require('node:crypto').createHash('sha256').update(source).digest('hex');
-  const kind = KINDS[first] ?? 'other';
-  return `${folder}/${name}-${kind}-${process.version}-${process.arch}-${hash.slice(0, 32)}`;
-}
-
-/** What is kept of an earlier run; undefined unless this user alone can have written it. */
-function keptCode(file) {
   const fs = require('node:fs');
   let descriptor;
   try {
-    if (!isOwn(fs.lstatSync(require('node:path').dirname(file)))) return undefined;
-    descriptor = fs.openSync(file, fs.constants.O_RDONLY | fs.constants.O_NOFOLLOW);
+    if (!isOwn(fs.lstatSync(folder))) return undefined;
+    const flags = fs.constants.O_RDONLY | fs.constants.O_NOFOLLOW;
+    descriptor = fs.openSync(`${folder}/${name}`, flags);
     const stats = fs.fstatSync(descriptor);
     return stats.isFile() && isOwn(stats) ? fs.readFileSync(descriptor) : undefined;
   } catch {
@@ -91,29 +75,39 @@ function keptCode(file) {
   }
 }
 
-/** Keeps the code of a command that ended well, with the functions that it called. The file appears whole. */
-function keepCode(script, file) {
-  if (process.exitCode) return;
+/** Keeps bytes under a name. The file appears whole; old ones go. */
+function writeKept(name, bytes) {
+  const folder = keptFolder();
+  if (folder === undefined) return;
   const fs = require('node:fs');
-  const folder = require('node:path').dirname(file);
   try {
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 });
     const stats = fs.lstatSync(folder);
     if (!stats.isDirectory() || !isOwn(stats)) return;
-    const temporary = `${file}.${process.pid}`;
-    fs.writeFileSync(temporary, script.createCachedData(), { mode: 0o600, flag: 'wx' });
-    fs.renameSync(temporary, file);
-    for (const name of fs.readdirSync(folder)) {
-      const old = `${folder}/${name}`;
+    const temporary = `${folder}/${name}.${process.pid}`;
+    fs.writeFileSync(temporary, bytes(), { mode: 0o600, flag: 'wx' });
+    fs.renameSync(temporary, `${folder}/${name}`);
+    for (const other of fs.readdirSync(folder)) {
+      const old = `${folder}/${other}`;
       if (fs.lstatSync(old).mtimeMs < Date.now() - OLD_MS) fs.unlinkSync(old);
     }
   } catch {
-    // the next command compiles again
+    // the next command does the work again
   }
 }
 
-/** The function around a file of the program: compiled by V8, or by an earlier run, which saves most of a start. */
-function compiled(name, filename) {
+/**
+ * The name of this build: the hash that the program begins with, and when its file was written, for one that was changed by hand.
+ * V8 compares no more than the length of a text with what it compiled.
+ */
+function buildName(source, filename) {
+  const hash = source.latin1Slice(2, 34);
+  return `${hash}-${Math.trunc(require('node:fs').statSync(filename).mtimeMs)}`;
+}
+
+/** The program and its name: compiled by V8, or by an earlier command, which saves most of a start. */
+function loadProgram() {
+  const filename = require('node:path').join(__dirname, '..', 'dist', 'cli', 'program.cjs');
   let source;
   try {
     source = require('node:fs').readFileSync(filename);
@@ -121,42 +115,32 @@ function compiled(name, filename) {
     return undefined;
   }
   const { Script } = require('node:vm');
-  const file = codeFile(name, source);
-  const cachedData = file === undefined ? undefined : keptCode(file);
+  const build = buildName(source, filename);
+  const file = `program-${KINDS[first] ?? 'other'}-${process.version}-${process.arch}-${build}`;
+  const cachedData = readKept(file);
   const script = new Script(source.latin1Slice(), { filename, cachedData });
-  const isKept = cachedData !== undefined && !script.cachedDataRejected;
-  if (file !== undefined && !isKept) process.once('exit', () => keepCode(script, file));
-  return script.runInThisContext();
-}
-
-/** Evaluates a file of the program. `takePart` gives it the modules that are in another file. */
-function evaluate(name, takePart) {
-  const filename = require('node:path').join(__dirname, '..', 'dist', 'cli', `${name}.cjs`);
-  const wrapper = compiled(name, filename);
-  if (wrapper === undefined) return undefined;
-  const part = { exports: {} };
-  wrapper(part.exports, require, part, filename, importModule, takePart);
-  return part.exports;
-}
-
-/** The modules that only some commands need. They use the program's own modules. */
-function takeRest(name, shared) {
-  const part = evaluate(name, (module) => shared[module]());
-  if (part === undefined) {
-    throw new Error('rye was replaced while this command ran, start the command again');
+  if (cachedData === undefined || script.cachedDataRejected) {
+    // with the functions that the command called, if it ended well
+    process.once('exit', () => {
+      if (!process.exitCode) writeKept(file, () => script.createCachedData());
+    });
   }
-  return part.modules;
+  const program = { exports: {} };
+  script.runInThisContext()(program.exports, require, program, filename, importModule);
+  return { program: program.exports, build };
 }
 
 async function run() {
-  if (listsThreads(process.argv.slice(2))) {
-    const listing = load('../dist/cli/listing.cjs');
-    // it returns if the threads are in a store that only the whole program can open
-    if (listing !== undefined) await listing.start();
+  // the modules run instead where there is none
+  const loaded = loadProgram();
+  if (loaded !== undefined) {
+    const name = `meanings-${loaded.build}`;
+    loaded.program.keepMeanings({
+      read: () => readKept(name)?.toString(),
+      write: (text) => writeKept(name, () => text),
+    });
+    return await loaded.program.start();
   }
-  // the modules run instead where this is undefined
-  const program = evaluate('program', takeRest);
-  if (program !== undefined) return await program.start();
   const { existsSync } = require('node:fs');
   const path = require('node:path');
   if (existsSync(path.join(__dirname, '..', 'dist', 'cli', 'main.js'))) {

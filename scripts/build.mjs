@@ -15,7 +15,7 @@ import process from 'node:process';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { build } from 'esbuild';
-import { bundleListing, bundleProgram } from '../startup/bundles.mjs';
+import { bundleProgram } from '../startup/bundles.mjs';
 import { noSecondYaml, plainHeaders } from '../startup/plugins.mjs';
 import { commonjsNames } from './commonjs-names.mjs';
 import { definitions } from './define.mjs';
@@ -41,10 +41,7 @@ export async function bundle(outdir, { without = [], plugins = [], define: chang
   const define = { ...(await definitions()), ...changes };
   const options = { absWorkingDir: root, define, plugins };
   const cli = path.join(outdir, 'cli');
-  if (!without.includes('listing')) await bundleListing(path.join(cli, 'listing.cjs'), options);
-  if (!without.includes('program')) {
-    await bundleProgram(cli, { ...options, split: !without.includes('split') });
-  }
+  if (!without.includes('program')) await bundleProgram(cli, options);
   const { outputFiles, metafile } = await build({
     absWorkingDir: root,
     entryPoints: {

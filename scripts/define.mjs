@@ -8,13 +8,12 @@ import { systemManifest } from './system-manifest.mjs';
 /** Returns the `define` entries for esbuild and Vitest: identifier → source text of its value. */
 export async function definitions() {
   const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
-  const { systemConfig, systemRules } = await tsImport('../startup/baked.ts', import.meta.url);
+  const { systemMeanings } = await tsImport('../startup/meanings.ts', import.meta.url);
   const system = fileURLToPath(new URL('..', import.meta.url));
   // as JSON text: esbuild would put objects into the chunk that every command loads
   const baked = {
     __RYE_SYSTEM_MANIFEST__: JSON.stringify(systemManifest(system)),
-    __RYE_SYSTEM_CONFIG__: JSON.stringify(systemConfig(system)),
-    __RYE_SYSTEM_RULES__: JSON.stringify(await systemRules(system)),
+    __RYE_SYSTEM_MEANINGS__: await systemMeanings(system),
     __RYE_VERSION__: version,
     ...pageAssets(),
   };

@@ -41,13 +41,14 @@ function pack() {
   return file;
 }
 
-/** Installs a version of Node from the registry; returns the folder of its program. */
+/** Installs a version of Node from the registry, from the package for this platform, where new versions appear first; returns the folder of its program. */
 function installNode(version) {
   const prefix = path.join(folder, `node-${version}`);
   mkdirSync(prefix);
   writeFileSync(path.join(prefix, 'package.json'), '{}');
-  execFileSync('npm', ['install', '--silent', `node@${version}`], { cwd: prefix });
-  return path.join(prefix, 'node_modules', 'node', 'bin');
+  const name = `node-${process.platform}-${process.arch}`;
+  execFileSync('npm', ['install', '--silent', `${name}@${version}`], { cwd: prefix });
+  return path.join(prefix, 'node_modules', name, 'bin');
 }
 
 function tryOn(nodeFolder, tarball) {

@@ -12,7 +12,6 @@ import { bundle } from '../scripts/build.mjs';
 import { SDK_MODULES } from './plugins.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const THREADS = 30;
 const DIRECTIVE = `\`\`\`xml
 <directive name="turn" version="1.0.0">
 <metadata><description>One turn.</description><category></category><author>bench</author>
@@ -62,12 +61,10 @@ export class PlainHeaders {}`;
 /** The tricks: what to build without them, and the command lines that they speed up. */
 const TRICKS = {
   'kept code (program.cjs)': [{ without: ['program'] }, ['one turn', 'run hello']],
-  'two files of the program': [{ without: ['split'] }, ['one turn', 'run hello']],
-  'listing.cjs': [{ without: ['listing'] }, ['threads list']],
   'help.json': [{ without: ['help'] }, ['--help']],
   'http-fetch and PlainHeaders': [
     {
-      plugins: [originalSdk, replace(/src[\\/]startup[\\/]http-fetch\.ts$/, PLATFORM_FETCH)],
+      plugins: [originalSdk, replace(/kernel[\\/]startup[\\/]http-fetch\.ts$/, PLATFORM_FETCH)],
     },
     ['one turn'],
   ],
@@ -76,18 +73,17 @@ const TRICKS = {
     {
       plugins: [
         replace(
-          /src[\\/]startup[\\/]plain-schema\.ts$/,
+          /kernel[\\/]startup[\\/]plain-schema\.ts$/,
           'export const readPlainSchema = () => undefined;',
         ),
       ],
     },
     ['one turn', 'run hello'],
   ],
-  'baked configuration': [
-    { define: { __RYE_SYSTEM_CONFIG__: 'undefined' } },
+  'meanings of shipped files': [
+    { define: { __RYE_SYSTEM_MEANINGS__: 'undefined' } },
     ['one turn', 'run hello'],
   ],
-  'baked rules': [{ define: { __RYE_SYSTEM_RULES__: 'undefined' } }, ['one turn', 'run hello']],
   'stub of js-yaml': [
     { plugins: [original(/^js-yaml$/, { path: jsYaml() })] },
     ['one turn', 'run hello'],
@@ -119,11 +115,9 @@ try {
   mkdirSync(path.join(project, '.ai', 'directives'), { recursive: true });
   writeFileSync(path.join(project, '.ai', 'directives', 'turn.md'), DIRECTIVE);
   rye('sign', 'directive', 'turn');
-  for (let at = 0; at < THREADS; at += 1) rye('run', 'hello', '--thread-id', `hello-${at}`, '-q');
   const env = { ...own, ANTHROPIC_API_KEY: 'none', ANTHROPIC_BASE_URL: server.url };
   const COMMANDS = {
     '--help': ['--help'],
-    'threads list': ['threads', 'list'],
     'run hello': ['run', 'hello', '-q'],
     'one turn': ['run', 'turn', '-q'],
   };

@@ -4,6 +4,7 @@ import {
   cpSync,
   existsSync,
   lstatSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -88,12 +89,6 @@ describe('cold start', () => {
 
   it('lists threads without anything that parses, verifies or logs', () => {
     expect(packagesOf('thread-list')).toEqual([]);
-    const listing = readFileSync(path.join(installed, 'dist', 'cli', 'listing.cjs'), 'utf8');
-    const required = [...listing.matchAll(/\brequire\("([^"]+)"\)/g)].map(([, name]) => name ?? '');
-    expect(required.filter((name) => !isBuiltin(name))).toEqual([]);
-    expect(listing).toContain('SELECT');
-    // V8 reads all of it at each start
-    expect(listing.length).toBeLessThan(216_000);
   });
 
   it('runs a directive without an SDK, a schema compiler or a syntax tree', () => {
@@ -157,14 +152,10 @@ describe('bin/rye.js', () => {
     expect(() => run('doctor')).toThrow('npm run build');
     expect(() => run('--help')).toThrow('npm run build');
     expect(run('--version')).toBe(`${manifest.version}\n`);
-    for (const part of ['help.json', 'listing.cjs']) {
-      const file = path.join('dist', 'cli', part);
-      cpSync(path.join(installed, file), path.join(unbuilt, file));
-    }
+    const help = path.join('dist', 'cli', 'help.json');
+    cpSync(path.join(installed, help), path.join(unbuilt, help));
     expect(run('--help')).toContain('Usage: rye');
-    expect(run('threads', 'list', '--help')).toContain('Usage: rye threads list');
-    expect(() => run('threads', 'show')).toThrow('npm run build');
-    expect(() => run('threads', '--limit', 'show')).toThrow('npm run build');
+    expect(() => run('threads', 'list')).toThrow('npm run build');
   });
 });
 
@@ -196,9 +187,6 @@ describe('what talks to a provider', () => {
 
 describe('the compiled program', () => {
   const code = path.join(folder, 'code');
-  const restFile = (): string =>
-    readdirSync(path.join(installed, 'dist', 'cli')).find((name) => /^rest-.*\.cjs$/.test(name)) ??
-    'no second file';
   const alone = path.join(folder, 'alone');
   const cli = path.join(alone, 'dist', 'cli');
   const complete = (): string =>
@@ -212,60 +200,21 @@ describe('the compiled program', () => {
     for (const part of ['.ai', 'bin', 'package.json']) {
       cpSync(path.join(installed, part), path.join(alone, part), { recursive: true });
     }
-    const parts = readdirSync(path.join(installed, 'dist', 'cli')).filter((name) =>
-      /^(?:program|rest)-?.*\.cjs$/.test(name),
-    );
-    for (const file of parts) {
-      cpSync(path.join(installed, 'dist', 'cli', file), path.join(cli, file));
-    }
+    cpSync(path.join(installed, 'dist', 'cli', 'program.cjs'), path.join(cli, 'program.cjs'));
     const { stdout } = await runCli(['--no-color', 'completion', 'bash'], { cwd: folder });
     expect(complete()).toBe(stdout);
   });
 
   it('has only characters that are one byte, as it is read', () => {
-    for (const file of ['program.cjs', restFile()]) {
-      const bytes = readFileSync(path.join(installed, 'dist', 'cli', file));
-      expect(bytes.findIndex((byte) => byte > 0x7f)).toBe(-1);
-    }
-  });
-
-  it('has what only some commands need in a second file', () => {
-    const [program, rest] = ['program.cjs', restFile()].map((file) =>
-      readFileSync(path.join(installed, 'dist', 'cli', file), 'latin1'),
-    );
-    for (const module of [
-      'src/kernel/loop/loop.ts',
-      'src/features/search/scan-fs.ts',
-      'node_modules/yaml/',
-    ]) {
-      expect(program).toContain(`"${module}`);
-      expect(rest).not.toContain(`{"${module}`);
-    }
-    for (const module of [
-      'src/faces/cli/commands/doctor.ts',
-      'node_modules/ajv/',
-      'node_modules/zod/',
-    ]) {
-      expect(program).not.toContain(`{"${module}`);
-      expect(rest).toContain(`{"${module}`);
-    }
-  });
-
-  it('does not continue with the second file of another version', async () => {
-    const rest = path.join(cli, restFile());
-    const text = readFileSync(rest);
-    rmSync(rest);
-    expect(complete).toThrow('rye was replaced while this command ran');
-    writeFileSync(rest, text);
-    const { stdout } = await runCli(['--no-color', 'completion', 'bash'], { cwd: folder });
-    expect(complete()).toBe(stdout);
+    const bytes = readFileSync(path.join(installed, 'dist', 'cli', 'program.cjs'));
+    expect(bytes.findIndex((byte) => byte > 0x7f)).toBe(-1);
   });
 
   it('reaches what is not in the file, such as the sandbox', () => {
     expect(viaBin(['doctor'])).toBe(viaModules(['doctor']));
   });
 
-  /** Returns the files of compiled code of the first part. */
+  /** Returns the files of compiled code. */
   const kept = (): readonly string[] =>
     readdirSync(code).filter((name) => name.startsWith('program-other-'));
   const keptFile = (): string => path.join(code, kept()[0] ?? 'none');
@@ -306,9 +255,58 @@ describe('the compiled program', () => {
     expect(stats.size).toBeGreaterThan(100_000);
   });
 
+  describe('keeps what configuration means', () => {
+    const home = path.join(folder, 'reader');
+    const config = (): string =>
+      execFileSync(process.execPath, [path.join(alone, 'bin', 'rye.js'), 'config', 'show'], {
+        encoding: 'utf8',
+        cwd: home,
+        stdio: 'pipe',
+        env: { PATH: process.env['PATH'], HOME: home, RYE_CODE_CACHE: code },
+      });
+    const setting = path.join(home, '.ai', 'config', 'agent', 'agent.yaml');
+    const meanings = (): string =>
+      path.join(code, readdirSync(code).find((name) => name.startsWith('meanings-')) ?? 'none');
+    /** Makes the kept file say the opposite. */
+    const forge = (): void => {
+      const text = readFileSync(meanings(), 'utf8');
+      writeFileSync(meanings(), text.replaceAll('"history":[2,false]', '"history":[2,true]'));
+    };
+
+    it('for this user alone, by the hash of the text', () => {
+      mkdirSync(path.dirname(setting), { recursive: true });
+      writeFileSync(setting, 'chat:\n  history: false # no\n');
+      expect(config()).toContain('false');
+      expect(statSync(meanings()).mode & 0o777).toBe(0o600);
+      // what is kept is what is read, so all that follows can fail
+      forge();
+      expect(config()).not.toContain('false');
+      writeFileSync(setting, 'chat:\n  history: false # no!\n');
+      expect(config()).toContain('false');
+    });
+
+    it.each<readonly [string, (file: string) => void]>([
+      ['can be written by others', (file) => chmodSync(file, 0o666)],
+      ['is no JSON', (file) => writeFileSync(file, '{"config:')],
+      ['is a list', (file) => writeFileSync(file, '[1]')],
+      ['is empty', (file) => writeFileSync(file, '')],
+      [
+        'is a link',
+        (file) => {
+          renameSync(file, `${file}.moved`);
+          symlinkSync(`${file}.moved`, file);
+        },
+      ],
+    ])('and reads the file where what was kept %s', (_, spoil) => {
+      forge();
+      spoil(meanings());
+      expect(config()).toContain('false');
+    });
+  });
+
   it('runs the text that is there, also if another one of the same length was compiled', () => {
     const before = complete();
-    const file = path.join(cli, restFile());
+    const file = path.join(cli, 'program.cjs');
     const text = readFileSync(file, 'latin1');
     writeFileSync(file, text.replaceAll('complete -', 'complete +'), 'latin1');
     expect(complete()).not.toBe(before);

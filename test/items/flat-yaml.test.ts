@@ -10,9 +10,7 @@ import {
 } from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { readConfigText } from '../../src/kernel/items/config-yaml.ts';
-import { readFlatConfig } from '../../src/kernel/items/flat-config.ts';
-import { parseFlatYaml } from '../../src/kernel/items/flat-yaml.ts';
+import { parseFlatYaml } from '../../src/features/search/flat-yaml.ts';
 import { runs } from '../helpers/runs.ts';
 
 const HEAD = [
@@ -139,57 +137,5 @@ describe('parseFlatYaml', () => {
       runs(10_000),
     );
     expect(read).toBeGreaterThan(300);
-  });
-});
-
-const usual = tuple(
-  stringMatching(/^[a-d]$/),
-  constantFrom('word', '1.50', 'true', '"a b"', 'a b # note', '2026-11-23T03:52:52Z', 'a.b/c'),
-).map(([name, value]) => `${name}: ${value}`);
-const setting = oneof(
-  { weight: 30, arbitrary: usual },
-  { weight: 8, arbitrary: tuple(key, scalar).map(([name, value]) => `${name}: ${value}`) },
-  { weight: 6, arbitrary: key.map((name) => `${name}:`) },
-  { weight: 2, arbitrary: tuple(key, scalar).map(([name, value]) => `${name}:  ${value} # note`) },
-  constantFrom(
-    '',
-    '# note',
-    '---',
-    'on: true # yes',
-    'a: "b # c"',
-    'a: b#c',
-    'a:b',
-    'a:\tb',
-    '- a',
-  ),
-);
-const settings = array(
-  tuple(constantFrom('', '', '', '  ', '  ', '    ', ' ', '\t'), setting).map(
-    ([indent, text]) => indent + text,
-  ),
-  { minLength: 1, maxLength: 6 },
-);
-
-describe('readFlatConfig', () => {
-  it('reads nested settings with the lines of the YAML parser', () => {
-    const text =
-      '# rye:signed\n# Limits.\nlimits:\n  # of a thread\n  spend: 1.00 # USD\n\nretry:\n  a:\n    b: true\n';
-    expect(readFlatConfig(text, 'x.yaml')).toEqual(readConfigText(text, 'x.yaml'));
-    expect(readFlatConfig(text, 'x.yaml')).toMatchObject({ kind: 'map', origin: 'x.yaml:3' });
-  });
-
-  it('agrees with the YAML parser on all that it reads', () => {
-    let read = 0;
-    assert(
-      property(settings, (lines) => {
-        const text = lines.join('\n');
-        const flat = readFlatConfig(text, 'x.yaml');
-        if (flat === undefined) return;
-        read += 1;
-        expect(flat).toEqual(readConfigText(text, 'x.yaml'));
-      }),
-      runs(5_000),
-    );
-    expect(read).toBeGreaterThan(100);
   });
 });

@@ -6,11 +6,11 @@ import { SPACES } from '../../kernel/core/ids.ts';
 import { compact } from '../../kernel/core/json.ts';
 import type { RuleSettings, ThreadPlan } from '../../kernel/core/plan.ts';
 import type { Config } from '../../kernel/items/config-fs.ts';
+import { shippedMeaning } from '../../kernel/items/meanings.ts';
 import { parseRule, type Rule, ruleName } from '../../kernel/items/rule.ts';
 import type { ListedItem } from '../../kernel/items/spaces-fs.ts';
 import type { VerifiedItems } from '../../kernel/items/verified-fs.ts';
 import type { LoopPorts } from '../../kernel/loop/ports.ts';
-import { bakedRule, type RuleContent } from '../../kernel/startup/baked-rules.ts';
 import type { ContinuedPath, RulePlan, RuleSource } from '../../kernel/threads/ports.ts';
 import { compileGlob } from '../../kernel/tools/glob-pattern.ts';
 import { sha256Hex } from '../../kernel/trust/keys.ts';
@@ -76,6 +76,23 @@ function declaredRule(
   return rule;
 }
 
+/** The members of a rule that do not depend on its location. */
+export type RuleContent = Pick<
+  Rule,
+  | 'description'
+  | 'alwaysApply'
+  | 'enabled'
+  | 'directives'
+  | 'conditions'
+  | 'scope'
+  | 'globs'
+  | 'interrupt'
+  | 'repeat'
+  | 'gap'
+  | 'engine'
+  | 'body'
+>;
+
 /** Rules of this release by their path, as the manifest confirmed them: like the program, they are read once. */
 const shippedRules = new Map<string, DeclaredRule>();
 
@@ -87,7 +104,8 @@ export function parsedRule(
   text: string,
   { id, space, path }: Pick<ListedItem, 'id' | 'space' | 'path'>,
 ): DeclaredRule {
-  const baked = bakedRule(sha256Hex(text));
+  // the build has compiled its conditions and globs
+  const baked = shippedMeaning('rule', text) as RuleContent | undefined;
   const content: RuleContent = baked ?? parseRule(text, path);
   const { conditions, scope, globs, body, engine, interrupt, repeat, gap } = content;
   return {

@@ -16,13 +16,13 @@ import type { ItemType, Space } from '../../kernel/core/ids.ts';
 import { type JsonValue, toText } from '../../kernel/core/json.ts';
 import type { FileFingerprint, SearchDocument } from '../../kernel/core/search.ts';
 import { readDirective } from '../../kernel/items/directive.ts';
-import { parseFlatYaml } from '../../kernel/items/flat-yaml.ts';
 import { parseKnowledge } from '../../kernel/items/knowledge.ts';
 import { summarize } from '../../kernel/items/metadata.ts';
 import { openForReading, readUpTo } from '../../kernel/items/read-inside-fs.ts';
 import { parseRule } from '../../kernel/items/rule.ts';
 import { loadSkill } from '../../kernel/items/skill.ts';
 import { isSignatureLine } from '../../kernel/trust/signature-line.ts';
+import { parseFlatYaml } from './flat-yaml.ts';
 import { parseTime } from './query.ts';
 
 /** An item's file as listed by the spaces. */

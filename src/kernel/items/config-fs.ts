@@ -2,7 +2,6 @@ import { ignoredWarning, messageOf, RyeError } from '../core/errors.ts';
 import { SPACES, type Space } from '../core/ids.ts';
 import { isRecord } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
-import { sha256Hex } from '../trust/keys.ts';
 import {
   countsAsUnsigned,
   decide,
@@ -13,9 +12,10 @@ import {
   type TrustPolicy,
 } from '../trust/policy.ts';
 import {
-  bakedConfig,
+  type ConfigMeaning,
   type ConfigNode,
   type ConfigOverride,
+  configMeaning,
   EMPTY_MAP,
   flattenConfig,
   isPowerFile,
@@ -27,12 +27,12 @@ import {
   overridePath,
   SIGNED_ONLY,
   shippedConfig,
+  thawConfig,
   type UnknownSetting,
   unknownSettings,
   withLowerRows,
   withoutEmptySections,
 } from './config.ts';
-import { readFlatConfig } from './flat-config.ts';
 import {
   assertOnlyLowers,
   hasCeiling,
@@ -41,6 +41,7 @@ import {
   withoutCeiling,
   withPlainLimits,
 } from './limit-ceiling.ts';
+import { knownMeaning, meaningOf, shippedMeaning } from './meanings.ts';
 import { fromRyeOs } from './rye-os-config.ts';
 import type { FoundFile, Spaces } from './spaces-fs.ts';
 import { type VerifyContext, verifyFile } from './verified-fs.ts';
@@ -168,7 +169,8 @@ function unchangedConfig(name: string, options: ConfigOptions): LoadedConfig | u
   if (name === LIMITS_FILE || overrides.length > 0) return undefined;
   const found = spaces.find('config', name);
   if (found?.space !== 'system' || !verifyFile(found, options).ok) return undefined;
-  return shippedConfig(sha256Hex(found.bytes), found.path);
+  const meaning = shippedMeaning('config', found.text) as ConfigMeaning | undefined;
+  return meaning && shippedConfig(meaning, found.path);
 }
 
 /** Lays one version of a file over another. What guards is merged by its meaning. */
@@ -313,11 +315,13 @@ export async function unknownIn(
   return unknownSettings(found.id, shipped ? await parseConfig(shipped) : EMPTY_MAP, node);
 }
 
-async function parseConfig({ bytes, text, path }: FoundFile): Promise<ConfigNode> {
-  const known = bakedConfig(sha256Hex(bytes), path) ?? readFlatConfig(text, path);
-  if (known !== undefined) return known;
+async function parseConfig({ text, path }: FoundFile): Promise<ConfigNode> {
+  const known = knownMeaning('config', text) as ConfigMeaning | undefined;
+  if (known !== undefined) return thawConfig(known.node, path);
   const { readConfigText } = await import('./config-yaml.ts');
-  return readConfigText(text, path);
+  const node = readConfigText(text, path);
+  meaningOf('config', text, () => configMeaning(node, path));
+  return node;
 }
 
 async function parseOverride(key: string, text: string): Promise<ConfigNode> {

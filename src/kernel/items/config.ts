@@ -299,67 +299,51 @@ export function unknownSettings(
 }
 
 /** A value with its line: a scalar, a list of such values, or a map of them. */
-export type BakedNode = readonly [
+export type KeptNode = readonly [
   line: number,
-  value: string | number | boolean | null | readonly BakedNode[] | BakedMap,
+  value: string | number | boolean | null | readonly KeptNode[] | KeptMap,
 ];
-interface BakedMap {
-  readonly [name: string]: BakedNode;
+interface KeptMap {
+  readonly [name: string]: KeptNode;
 }
 
-/** Replaced by the build and the test runner; see `scripts/define.mjs`. */
-declare const __RYE_SYSTEM_CONFIG__: string;
-
-/** A shipped file as the build keeps it: its value, and the same with the line of each part. */
-export interface BakedFile {
+/** What a configuration file means: its value, and the same with the line of each part. */
+export interface ConfigMeaning {
   readonly value: JsonObject;
-  readonly node: BakedNode;
+  readonly node: KeptNode;
 }
 
-let baked: Readonly<Record<string, BakedFile>> | undefined;
-
-function bakedFile(sha256: string): BakedFile | undefined {
-  if (typeof __RYE_SYSTEM_CONFIG__ === 'undefined') return undefined;
-  baked ??= JSON.parse(__RYE_SYSTEM_CONFIG__) as Readonly<Record<string, BakedFile>>;
-  return baked[sha256];
+/** Returns the meaning of a file that was read from this path. */
+export function configMeaning(node: ConfigNode, path: string): ConfigMeaning {
+  return { value: flattenConfig(node).value, node: freezeConfig(node, path) };
 }
 
-/**
- * Returns the parsed configuration file with this SHA-256 if rye ships it; undefined for other files. The build parses
- * shipped files, because parsing them is a large part of starting a thread.
- */
-export function bakedConfig(sha256: string, path: string): ConfigNode | undefined {
-  const file = bakedFile(sha256);
-  return file && thawConfig(file.node, path);
-}
-
-/** Returns the file with this SHA-256 as it is in effect with nothing over it, if rye ships it. */
-export function shippedConfig(sha256: string, path: string): LoadedConfig | undefined {
-  const file = bakedFile(sha256);
-  if (file === undefined) return undefined;
+/** Returns a file that rye ships as it is in effect with nothing over it. */
+export function shippedConfig({ value, node }: ConfigMeaning, path: string): LoadedConfig {
   let origins: LoadedConfig['origins'] | undefined;
   return {
-    value: file.value,
+    value,
     isShipped: true,
     // only messages about a mistake need them
     get origins() {
-      origins ??= flattenConfig(thawConfig(file.node, path)).origins;
+      origins ??= flattenConfig(thawConfig(node, path)).origins;
       return origins;
     },
   };
 }
 
-/** A parsed file as the build keeps it: without its path, which differs from one installation to the next. */
-export function freezeConfig(node: ConfigNode, path: string): BakedNode {
+/** A parsed file as it is kept: without its path, which differs from one project to the next. The line is 0 for a file without members. */
+function freezeConfig(node: ConfigNode, path: string): KeptNode {
   const line = Number(node.origin.slice(path.length + 1));
   if (node.kind === 'scalar') return [line, node.value];
   if (node.kind === 'list') return [line, node.items.map((item) => freezeConfig(item, path))];
   const members = [...node.members].map(([name, member]) => [name, freezeConfig(member, path)]);
-  return [line, Object.fromEntries(members) as BakedMap];
+  return [line, Object.fromEntries(members) as KeptMap];
 }
 
-function thawConfig([line, value]: BakedNode, path: string): ConfigNode {
-  const origin = `${path}:${line}`;
+/** Returns the parsed file, as if it was read from this path. */
+export function thawConfig([line, value]: KeptNode, path: string): ConfigNode {
+  const origin = line === 0 ? path : `${path}:${line}`;
   if (typeof value !== 'object' || value === null) return { kind: 'scalar', value, origin };
   if (isList(value)) {
     return { kind: 'list', items: value.map((item) => thawConfig(item, path)), origin };
@@ -370,6 +354,6 @@ function thawConfig([line, value]: BakedNode, path: string): ConfigNode {
   return { kind: 'map', members: new Map(members), origin };
 }
 
-function isList(value: readonly BakedNode[] | BakedMap): value is readonly BakedNode[] {
+function isList(value: readonly KeptNode[] | KeptMap): value is readonly KeptNode[] {
   return Array.isArray(value);
 }

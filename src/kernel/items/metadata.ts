@@ -5,7 +5,7 @@ import type { ItemType } from '../core/ids.ts';
 import { isJsonObject, type JsonObject, toText } from '../core/json.ts';
 import { headChars } from '../core/text.ts';
 import { isSignatureLine } from '../trust/signature-line.ts';
-import { parseFlatYaml } from './flat-yaml.ts';
+import { meaningOf } from './meanings.ts';
 import { normalizeNewlines, type SourceText, shifted } from './source.ts';
 
 /** A YAML mapping with the locations of its top-level keys. */
@@ -15,18 +15,19 @@ export interface YamlMapping {
   locate(key: string): SourceLocation;
 }
 
-/** Like {@link parseAnyMapping}, without the parser for the plain mappings that most files have. */
+/** Like {@link parseMapping}, for texts that were read before without the parser. */
 export function parseYamlMapping(source: SourceText, code: ErrorCode): YamlMapping {
-  const value = parseFlatYaml(source.text.replace(/\n$/, ''));
-  if (value === undefined) return parseAnyMapping(source, code);
-  return { value, locate: (key) => parseAnyMapping(source, code).locate(key) };
+  let parsed: YamlMapping | undefined;
+  const parse = (): YamlMapping => (parsed ??= parseMapping(source, code));
+  const value = meaningOf('mapping', source.text, () => parse().value);
+  return { value, locate: (key) => parse().locate(key) };
 }
 
 /**
  * Parses one YAML mapping of a file; an empty text is an empty mapping. The package limits aliases and refuses duplicate
  * keys. Every error has `code` and its location in the file.
  */
-function parseAnyMapping(source: SourceText, code: ErrorCode): YamlMapping {
+function parseMapping(source: SourceText, code: ErrorCode): YamlMapping {
   const lines = new LineCounter();
   const document = parseDocument(source.text, {
     lineCounter: lines,

@@ -1,4 +1,4 @@
-import type { JsonObject, JsonValue } from '../core/json.ts';
+import type { JsonObject, JsonValue } from '../../kernel/core/json.ts';
 
 type Scalar = string | number;
 
@@ -95,12 +95,12 @@ function close({ key, items, members: nested }: Block, members: Members): boolea
 }
 
 /** True for a name that means itself in every YAML file. */
-export function isFlatKey(name: string): boolean {
+function isFlatKey(name: string): boolean {
   return KEY.test(name);
 }
 
 /** Reads a plain word, path, time or number, or a text in double quotes; undefined for anything else. */
-export function readFlatScalar(text: string): Scalar | undefined {
+function readFlatScalar(text: string): Scalar | undefined {
   // most values are words, and each test costs
   const first = text.charCodeAt(0);
   if (first === QUOTE) return QUOTED.test(text) ? (JSON.parse(text) as string) : undefined;
