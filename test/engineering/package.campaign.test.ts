@@ -14,7 +14,6 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { isBuiltin } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -267,7 +266,7 @@ describe('the compiled program', () => {
     const setting = path.join(home, '.ai', 'config', 'agent', 'agent.yaml');
     const meanings = (): string =>
       path.join(code, readdirSync(code).find((name) => name.startsWith('meanings-')) ?? 'none');
-    /** Makes the kept file say the opposite. */
+    /** Turns the kept value into its opposite. */
     const forge = (): void => {
       const text = readFileSync(meanings(), 'utf8');
       writeFileSync(meanings(), text.replaceAll('"history":[2,false]', '"history":[2,true]'));

@@ -307,7 +307,7 @@ interface KeptMap {
   readonly [name: string]: KeptNode;
 }
 
-/** What a configuration file means: its value, and the same with the line of each part. */
+/** The meaning of a configuration file: its value, and the same with the line of each part. */
 export interface ConfigMeaning {
   readonly value: JsonObject;
   readonly node: KeptNode;

@@ -3,10 +3,10 @@ import { isDeepStrictEqual } from 'node:util';
 import { isJsonObject, type JsonObject, type JsonValue } from '../core/json.ts';
 import { sha256Hex } from '../trust/keys.ts';
 
-/** What a text is read as: the same text means one thing as a configuration file, another as frontmatter. */
+/** The form that a text is read as: it means one thing as a configuration file, another as frontmatter. */
 export type MeaningKind = 'config' | 'mapping' | 'rule';
 
-/** Where meanings outlive a process. Only this user can have written what it reads, and only this build of rye reads it. */
+/** A place where meanings outlive a process. Only this user can have written what it reads, and only this build of rye reads it. */
 export interface MeaningStore {
   read(): string | undefined;
   /** Replaces everything that `read` returns. Never throws. */
@@ -46,7 +46,7 @@ export function meaningOf<T>(kind: MeaningKind, text: string, read: () => T): T 
   const before = knownMeaning(kind, text);
   if (before !== undefined) return before as T;
   const value = read();
-  keep(keyOf(kind, text), value as JsonValue);
+  keep(keyOf(kind, text), value);
   return value;
 }
 
