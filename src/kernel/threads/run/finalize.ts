@@ -111,7 +111,10 @@ class Finalization {
     // while hooks may still add to the log its end is not named, so that a crash in between leaves no contradiction
     const ending = this.#ending(!observes);
     await recordEnd(this.#env, ending, { attempt: this.#attemptStep, keepsBudget: holdsBudget });
-    if (log && this.#verdict !== exported) await this.#export(log);
+    if (this.#verdict !== exported) {
+      if (log) await this.#export(log);
+      await this.#attempt('writing thread.json', () => this.#writeDocument(!observes));
+    }
     if (observes) {
       await this.#afterComplete();
       await this.#attempt('writing thread.json', () => this.#writeDocument(true));
