@@ -47,17 +47,15 @@ it.each<[string, ThreadStatus, ErrorInfo | undefined, string]>([
 
 type Part = 'ledger' | 'registry';
 
-/** A store in memory one of whose methods fails at its `nth` call. */
-function failing(store: Store, part: Part, method: string, nth = 1): Store {
-  let calls = 0;
+/** A store one of whose methods fails for `job`. */
+function failing(store: Store, part: Part, method: string): Store {
   const target: object = store[part];
   const broken = new Proxy(target, {
     get(_target, name) {
       const value: unknown = Reflect.get(target, name);
       if (name !== method || typeof value !== 'function') return value;
       return async (...args: readonly unknown[]): Promise<unknown> => {
-        calls += 1;
-        if (calls === nth) throw new Error('the disk is full');
+        if (args[0] === 'job') throw new Error('the disk is full');
         return await Reflect.apply(value, target, args);
       };
     },
@@ -109,8 +107,7 @@ it.each<[string, Part, string, readonly object[], string]>([
 ])(
   'a success whose end could not be recorded is an error until its row has it: %s',
   async (_, part, method, hooks, status) => {
-    const nth = hooks.length + 1;
-    const broken = (store: Store): Store => failing(store, part, method, nth);
+    const broken = (store: Store): Store => failing(store, part, method);
     const { result, faults, document, entry } = await ended(broken, hooks);
     expect([result.status, faults.length]).toEqual([status, 1]);
     if (method !== 'finish') expect(document['status']).toBe(status);
@@ -139,3 +136,32 @@ it.each<[string, readonly object[], boolean]>([
     expect(document).toHaveProperty('transcript');
   },
 );
+
+it('the children of earlier runs are told to stop before the end of a run is on record', async () => {
+  const lab = await libraryLab(() => reply('Done.'));
+  await lab.directive('work');
+  const policy = 'child_policy: { on_parent_complete: cancel }\n';
+  mkdirSync(path.join(lab.project, '.ai/config/agent'), { recursive: true });
+  writeFileSync(path.join(lab.project, '.ai/config/agent/coordination.yaml'), policy);
+  await lab.open().items.sign('config', 'agent/coordination');
+  const ends: string[] = [];
+  let memory: Store | undefined;
+  const rye = lab.open({
+    store: ({ clock, ids }) => {
+      memory = openMemoryStore({ clock, ids });
+      const { registry } = memory;
+      const finish: typeof registry.finish = async (threadId, end) => {
+        const kid = await registry.get('kid');
+        if (threadId === 'job') ends.push(kid?.status ?? 'none');
+        return await registry.finish(threadId, end);
+      };
+      return { ...memory, registry: { ...registry, finish } };
+    },
+  });
+  const row = { directive: 'd', parentId: 'job', model: 'm', owner: null } as const;
+  const kid = { ...row, threadId: 'kid', now: new Date().toISOString() };
+  await rye.threads.execute({ directiveId: 'team/work', threadId: 'job' });
+  await memory?.registry.register(kid);
+  await rye.recovery.resume({ threadId: 'job', message: 'Again.' });
+  expect(ends).toEqual(['none', 'cancelled']);
+});
