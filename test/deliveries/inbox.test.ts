@@ -4,6 +4,7 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import { expect, it, onTestFinished } from 'vitest';
 import type { EventDraft, LogEvent } from '../../src/kernel/core/events.ts';
+import type { EnqueueParams } from '../../src/kernel/storage/deliveries.ts';
 import type { OpenTools, ThreadEnv } from '../../src/kernel/threads/ports.ts';
 import { ThreadInbox } from '../../src/kernel/threads/run/inbox.ts';
 import type { StartedThread } from '../../src/kernel/threads/run/start.ts';
@@ -38,7 +39,7 @@ function call(of: Tool): ResolvedCall {
 const RULES = { enabled: true, minIntervalMs: 0, proofMs: 1000 };
 
 /** An inbox with its run open, on real tables. */
-async function opened(offered: readonly Tool[]) {
+async function opened(offered: readonly Tool[], onSync: () => void = () => undefined) {
   const folder = mkdtempSync(path.join(tmpdir(), 'rye-inbox-'));
   onTestFinished(() => removeFolder(folder));
   const world = new World(folder);
@@ -71,7 +72,7 @@ async function opened(offered: readonly Tool[]) {
     tools,
     rules: RULES,
     observe: () => Promise.resolve([]),
-    syncLog: async () => undefined,
+    syncLog: async () => onSync(),
   });
   await inbox.open(new Set(), []);
   const log = new SimLog(folder);
@@ -85,7 +86,7 @@ async function opened(offered: readonly Tool[]) {
     world,
     write,
     key: { threadId: THREAD, epoch: record.epoch, runId: openRun(world) },
-    send: async (id: string) =>
+    send: async (id: string, more: Partial<EnqueueParams> = {}) =>
       await deliveries.enqueue({
         deliveryId: id,
         threadId: THREAD,
@@ -96,6 +97,7 @@ async function opened(offered: readonly Tool[]) {
         text: 'news',
         requiresArtifact: false,
         now: world.time,
+        ...more,
       }),
     batch: async () => {
       const result = { role: 'tool_result', call_id: 'c', name: 'r', content: [] } as const;
@@ -224,4 +226,54 @@ it('has table constraints that refuse invalid states', async () => {
   attempt('3', 'turn_steer', '{"risk_class":"read_only_low_risk"}')();
   expect(attempt('4', 'turn_start', null)).toThrow('UNIQUE');
   expect(run(`UPDATE delivery_attempts SET state = 'tracking'`)).toThrow('CHECK');
+});
+
+it.each(['take', 'next', 'close'] as const)(
+  'a child that was waited for is no delivery at the next safe point: %s',
+  async (point) => {
+    const { inbox, world, send, batch } = await opened([READER]);
+    await send('d1', { kind: 'child_result', source: 'kid', childRun: 1 });
+    await batch();
+    inbox.learned({ threadId: 'kid', run: 1 });
+    if (point === 'take') expect(await inbox.take('before_turn')).toEqual([]);
+    else if (point === 'next') expect(await inbox.next()).toEqual([]);
+    else await inbox.close('completed');
+    const [only] = await world.store.deliveries.list(THREAD);
+    expect(only).toMatchObject({ state: 'closed', close_reason: 'consumed_by_wait' });
+  },
+);
+
+it('the log is on the disk before a run that answered ends, and another one begins', async () => {
+  const order: string[] = [];
+  const { inbox, world, send } = await opened([READER], () => void order.push('synced'));
+  const { deliveries } = world.store;
+  const endRun = deliveries.endRun.bind(deliveries);
+  Object.assign(deliveries, {
+    endRun: async (...end: Parameters<typeof endRun>) => {
+      order.push('ended');
+      return await endRun(...end);
+    },
+  });
+  expect(await inbox.next()).toEqual([]);
+  await send('d1');
+  expect(await inbox.next()).toHaveLength(2);
+  expect(order).toEqual(['synced', 'ended']);
+});
+
+it('people are heard first, all at a turn and one at the end; hooks are heard with them', async () => {
+  const { inbox, send } = await opened([READER]);
+  const person = { class: 'person', kind: 'steer', source: 'person' } as const;
+  await send('d1');
+  await send('p1', person);
+  await send('p2', person);
+  await send('p3', { ...person, mode: 'follow-up' });
+  await send('p4', { ...person, mode: 'idle' });
+  const ids = async (point: 'before_turn' | 'at_end'): Promise<readonly unknown[]> =>
+    (await inbox.take(point)).flatMap(({ event_type: type, payload }) =>
+      type === 'delivery' ? [(payload as { delivery_id?: string }).delivery_id] : [],
+    );
+  expect(await ids('before_turn')).toEqual(['p1', 'p2']);
+  expect(await ids('at_end')).toEqual(['p3']);
+  expect(await ids('at_end')).toEqual(['p4']);
+  expect(await ids('at_end')).toEqual([]);
 });

@@ -120,12 +120,7 @@ it('in a store of many machines only those above the ended threads are woken', a
   expect(resumed).toEqual(['a']);
 });
 
-type Above = readonly [
-  above: ErrorInfo,
-  kid: ThreadStatus,
-  kidError?: ErrorInfo,
-  other?: ThreadStatus,
-];
+type Above = readonly [ErrorInfo, ThreadStatus, (ErrorInfo | undefined)?, ThreadStatus?];
 
 it.each<[string, Above, readonly string[]]>([
   ['waits for it, and it has ended', [approvalPending(['x'], ['kid']), 'completed'], ['a']],
