@@ -85,6 +85,67 @@ it('a request is in the log before anyone sees it, and its decision before the c
   expect(order).toEqual(['asked apr-1', 'confirmed apr-1', 'start']);
 });
 
+it('no one sees a request, or the end of the wait for it, before the log has it', async () => {
+  const { port } = people([{ kind: 'denied', reason: 'no', drafts: [draft('no')], ends: false }]);
+  const order: string[] = [];
+  await play({
+    tools: { rye_push: toolOf('rye/push') },
+    turns: [answers('', [{ id: 'a', name: 'rye_push' }]), answers('Done.')],
+    onEvent: ({ event_type: type, payload }) => {
+      if (type === 'note') order.push(payload.text);
+      if (type === 'tool_settled') order.push('settled');
+    },
+    ports: { approvals: { ...port, publish: async () => void order.push('published') } },
+  });
+  expect(order).toEqual(['asked apr-1', 'published', 'no', 'settled']);
+});
+
+/** A call that starts another one in the background. */
+const STARTS = toolOf('rye/execute');
+
+it.each([
+  ['a hook of the directive', 1, ['call', 'started']],
+  ['a hook of the configuration, which asks in that thread again', 3, ['call']],
+])('what %s asks about a call and about the one that it starts', async (_, layer, reasons) => {
+  const asked: string[] = [];
+  const { port } = people([]);
+  const started = toolOf('rye/push');
+  const need = { verb: 'execute', item_type: 'tool', item_id: 'rye/push' } as const;
+  const call = { tool: STARTS, input: {}, need, starts: { tool: started, input: {}, need } };
+  await play({
+    turns: [answers('', [{ id: 'a', name: 'rye_execute' }]), answers('Done.')],
+    ports: {
+      tools: { resolve: () => Promise.resolve({ kind: 'resolved', call }) },
+      hooks: {
+        control: () => Promise.resolve({ fired: [] }),
+        observe: () => Promise.resolve({ fired: [] }),
+        gate: ({ tool }) => {
+          const reason = tool === 'rye/push' ? 'started' : 'call';
+          const fired = {
+            id: 'h',
+            layer,
+            event: 'tool_gate',
+            duration_ms: 0,
+            matched: true,
+          } as const;
+          return Promise.resolve({
+            decision: { control: 'ask', reason },
+            fired: [{ ...fired, outcome: 'ask' }] as never,
+          });
+        },
+      },
+      approvals: {
+        ...port,
+        review: async ([one]) => {
+          asked.push(...(one?.asks ?? []).map(({ reason }) => reason));
+          return [{ kind: 'allowed' }];
+        },
+      },
+    },
+  });
+  expect(asked).toEqual(reasons);
+});
+
 it('an input that a person gave passes every gate again', async () => {
   const given = { kind: 'approved', input: { to: 'release' } } as const;
   const fine = await ask([given]);
