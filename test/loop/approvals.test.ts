@@ -232,3 +232,25 @@ it('requests of a run that is canceled are taken back', async () => {
   expect(steps).toContain('withdraw apr-1');
   expect(trace(events).join()).not.toContain('start a');
 });
+
+it.each([
+  ['a call that only reads', 'rye/other', true, [false, true]],
+  ['a call that may change something', 'rye/other', false, [true, false]],
+  ['a reading call that a person has agreed to', 'rye/push', true, [true, false]],
+])(
+  'the record of %s is on the disk before it starts, or may be lost',
+  async (_, id, reads, kept) => {
+    const { port } = people([{ kind: 'approved' }]);
+    const drafts: EventDraft[] = [];
+    await play({
+      tools: { tool: toolOf(id, { traits: { reads_only: reads } }) },
+      turns: [answers('', [{ id: 'a', name: 'tool' }]), answers('Done.')],
+      ports: { approvals: port },
+      onDrafts: (written) => void drafts.push(...written),
+    });
+    const [durable, repeatable] = kept;
+    const found = (type: string) => drafts.find(({ event_type: one }) => one === type);
+    expect(found('tool_call_start')).toMatchObject({ durable, repeatable });
+    expect(found('tool_settled')).toMatchObject({ repeatable });
+  },
+);

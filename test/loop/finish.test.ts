@@ -3,7 +3,7 @@ import { userText } from '../../src/kernel/core/message.ts';
 import type { OutputDeclaration } from '../../src/kernel/core/plan.ts';
 import { hiddenMessage } from '../../src/kernel/loop/conversation.ts';
 import { errorOutput } from '../../src/kernel/tools/tool.ts';
-import { answers, planOf, play, resultText, toolOf, trace } from './scripted.ts';
+import { answers, fails, planOf, play, resultText, toolOf, trace } from './scripted.ts';
 
 const output = (name: string, required = true): OutputDeclaration => ({
   name,
@@ -306,5 +306,43 @@ describe('the inbox', () => {
     });
     expect(outcome).toMatchObject({ kind: 'completed', result: 'First.' });
     expect(points).toEqual(['before_turn']);
+  });
+
+  it.each<[string, Parameters<typeof play>[0]['turns'], number]>([
+    ['fails', [fails({ status: 400, type: 'auth' })], 25],
+    ['has no turn left', [answers('', [ls('a')])], 2],
+  ])('keeps the end of the thread if the run of a message %s', async (_, turns, most) => {
+    const failed: string[] = [];
+    let isGiven = false;
+    const { outcome, events } = await play({
+      plan: { limits: { ...planOf().limits, turns: most } },
+      tools: LS,
+      turns: [answers('First.'), ...turns],
+      ports: {
+        inbox: {
+          take: () => Promise.resolve([]),
+          next: () => {
+            const next = isGiven ? [] : [hiddenMessage('delivery', 'And now?')];
+            isGiven = true;
+            return Promise.resolve(next);
+          },
+          fail: () => {
+            failed.push('failed');
+            return Promise.resolve([
+              { event_type: 'note', payload: { text: 'the delivery is back' } } as const,
+            ]);
+          },
+        },
+      },
+    });
+    expect(outcome).toMatchObject({ kind: 'completed', result: 'First.' });
+    expect(failed).toEqual(['failed']);
+    const notes = events.flatMap(({ event_type: type, payload }) =>
+      type === 'note' ? [payload.text] : [],
+    );
+    expect(notes.slice(-2)).toEqual([
+      'the delivery is back',
+      expect.stringMatching(/^a delivery failed: /),
+    ]);
   });
 });

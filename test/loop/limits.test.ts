@@ -1,10 +1,20 @@
 import { describe, expect, it } from 'vitest';
 import type { ControlAction } from '../../src/kernel/core/hook.ts';
 import type { Limits } from '../../src/kernel/core/limits.ts';
-import { textOf } from '../../src/kernel/core/message.ts';
-import { NO_COST } from '../../src/kernel/core/usage.ts';
+import { textOf, userText } from '../../src/kernel/core/message.ts';
+import { NO_COST, NO_USAGE } from '../../src/kernel/core/usage.ts';
 import { textOutput } from '../../src/kernel/tools/tool.ts';
-import { answers, fails, hangs, MODEL, planOf, play, toolOf, trace } from './scripted.ts';
+import {
+  answers,
+  fails,
+  hangs,
+  MODEL,
+  planOf,
+  play,
+  type Script,
+  toolOf,
+  trace,
+} from './scripted.ts';
 
 const limits = (changes: Partial<Limits>): Limits => ({ ...planOf().limits, ...changes });
 const TOOLS = { rye_echo: toolOf('rye/echo') };
@@ -433,6 +443,35 @@ describe('a full context', () => {
     expect(hooks.find(({ event }) => event === 'context_limit_reached')?.context).toMatchObject({
       tokens_limit: 1000,
     });
+  });
+
+  it.each<[string, Partial<Script>, readonly number[], readonly number[]]>([
+    [
+      'between two turns, by itself',
+      { plan: window, turns: [step, answers('Done.')] },
+      [1, 1, 2],
+      [100, 7, 100],
+    ],
+    [
+      'with the turn that it is made in',
+      { turns: [fails({ status: 400, type: 'context_exceeded' }), answers('Done.')] },
+      [1],
+      [107],
+    ],
+  ])('is paid for once: %s', async (_, script, turns, tokens) => {
+    const usage = { ...NO_USAGE, input_tokens: 7 };
+    const messages = [userText('Summary')];
+    const { events, outcome } = await play({
+      tools: { rye_echo: big },
+      turns: [],
+      ...script,
+      ports: { compact: () => Promise.resolve({ drafts: [], messages, usage }) },
+    });
+    const booked = events.flatMap(({ event_type: type, payload }) =>
+      type === 'cost' ? [[payload.turn, payload.usage.input_tokens] as const] : [],
+    );
+    expect(booked).toEqual(turns.map((turn, at) => [turn, tokens[at]]));
+    expect(outcome.cost.input_tokens).toBe(tokens.reduce((sum, one) => sum + one, 0));
   });
 
   it('asks the hooks once, not on every turn', async () => {

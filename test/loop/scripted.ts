@@ -275,6 +275,8 @@ export interface Script {
   readonly signal?: AbortSignal;
   /** Called with each hook event that is dispatched, except gates. */
   readonly onHook?: (event: string, context: JsonObject) => void;
+  /** Called with what the loop wants to be written. */
+  readonly onDrafts?: (drafts: readonly EventDraft[]) => void;
   /** Called with each event once it is in the log. */
   readonly onEvent?: (event: LogEvent) => void;
 }
@@ -427,7 +429,10 @@ export async function play(script: Script): Promise<Played> {
   const signal = script.signal ?? new AbortController().signal;
   const loop = runLoop(planOf(script.plan), portsOf(script, facts), signal);
   let step = await loop.next();
-  while (step.done !== true) step = await loop.next(log.append(step.value));
+  while (step.done !== true) {
+    script.onDrafts?.(step.value);
+    step = await loop.next(log.append(step.value));
+  }
   return { outcome: step.value, events: log.events, ...facts };
 }
 

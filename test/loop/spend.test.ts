@@ -14,14 +14,16 @@ function spendOf(budgetLeft = 1_000_000) {
   const clock = new VirtualClock({ auto: false });
   const stop = new Stop(clock, new AbortController().signal);
   const held: number[] = [];
+  const reports: unknown[] = [];
   const idle: boolean[] = [];
   const budget: LoopPorts['budget'] = {
     remainingMicroUsd: async () => budgetLeft,
-    report: async () => undefined,
+    report: async (...report) => void reports.push(report),
     hold: async (microUsd) => held.push(microUsd) < 3,
   };
   const ports = { budget, clock, onIdle: (isIdle: boolean) => idle.push(isIdle) };
-  return { spend: new Spend(LIMITS, ports as unknown as LoopPorts, stop), clock, stop, held, idle };
+  const spend = new Spend(LIMITS, ports as unknown as LoopPorts, stop);
+  return { spend, clock, stop, held, idle, reports };
 }
 
 it('counts every token, and sets aside what is spent and not reported with what comes next', async () => {
@@ -72,4 +74,22 @@ it('replays no result from before a call that changes something began', () => {
   expect(results.find(look, { at: 1 })).toEqual(seen);
   results.noteStart(change);
   expect(results.find(look, { at: 1 })).toBeUndefined();
+});
+
+it('tells its budget what is new, and that a call is over, once', async () => {
+  const { spend, reports } = spendOf();
+  await spend.report();
+  expect(reports).toEqual([]);
+  await spend.hold(0);
+  await spend.report();
+  expect(reports).toEqual([]);
+  await spend.hold(100);
+  await spend.report(7);
+  await spend.report();
+  expect(reports).toMatchObject([[0, {}, 7]]);
+  // usage that costs nothing is new too
+  spend.charge({ ...NO_USAGE, output_tokens: 1 }, null);
+  await spend.report();
+  await spend.report();
+  expect(reports).toHaveLength(2);
 });
