@@ -123,7 +123,7 @@ it('a thread that could not be recovered is as dead as before, and can be recove
   expect(await recoverThread(env, 'job')).toMatchObject({ status: 'error' });
 });
 
-it('a sweep passes over threads that another process was faster with, and names other failures', async () => {
+it('a sweep skips threads that another process was faster with, and names other failures', async () => {
   const { env } = await portsDesk();
   const { registry, ledger } = env.store;
   const { record: found } = await deadThread(env, { log: [BEGUN] });
