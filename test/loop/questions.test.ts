@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import type { EventDraft } from '../../src/kernel/core/events.ts';
+import { toText } from '../../src/kernel/core/json.ts';
 import type { ApprovalPort, ApprovalVerdict, Review } from '../../src/kernel/loop/ports.ts';
 import { type QuestionEnd, textOutput } from '../../src/kernel/tools/tool.ts';
 import { answers, play, resultText, type Script, toolOf } from './scripted.ts';
@@ -26,7 +27,7 @@ async function ask({ verdict, review, isInline = true, questions = 1, isOver = f
     publish: async (ids) => void steps.push(`publish ${ids.join()}`),
     waitsInline: async () => isInline,
     wait: async (_id, { callId, input }) => {
-      steps.push(`wait ${callId} ${String(input['question'])}`);
+      steps.push(`wait ${callId} ${toText(input['question'] ?? null)}`);
       return verdict ?? { kind: 'waiting' };
     },
     confirm: async () => ({ kind: 'voided', drafts: [] }),

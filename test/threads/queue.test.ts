@@ -57,7 +57,7 @@ async function thread(
   const { epoch } = await registry.register({ ...ROW, threadId, owner, isClaimed: true });
   if (status === 'running') return;
   const end = { status, now, cost: NO_COST, result: '', epoch, ...(error ? { error } : {}) };
-  await registry.finish(threadId, end as Parameters<typeof registry.finish>[1]);
+  await registry.finish(threadId, end);
 }
 
 type Wait = Partial<Pick<WaitRequest, 'mode' | 'parks' | 'parksAfterMs' | 'takesUp'>>;

@@ -32,14 +32,14 @@ async function thread(
   { store: { registry }, owner }: ThreadEnv,
   threadId: string,
   status: ThreadStatus,
-  error: ErrorInfo | undefined = undefined,
+  error?: ErrorInfo,
   parentId: string | null = null,
 ): Promise<void> {
   const row = { threadId, directive: 'd', parentId, model: 'm', now };
   const { epoch } = await registry.register({ ...row, owner, isClaimed: true });
   if (status === 'running') return;
   const end = { status, now, cost: NO_COST, result: '', epoch, ...(error ? { error } : {}) };
-  await registry.finish(threadId, end as Parameters<typeof registry.finish>[1]);
+  await registry.finish(threadId, end);
 }
 
 function request(
