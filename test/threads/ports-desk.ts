@@ -56,11 +56,24 @@ export async function deadThread(
   {
     log,
     threadId = 'job',
-  }: { readonly log?: readonly EventDraft[]; readonly threadId?: string } = {},
+    parentId = null,
+  }: {
+    readonly log?: readonly EventDraft[];
+    readonly threadId?: string;
+    readonly parentId?: string | null;
+  } = {},
 ): Promise<StartedThread> {
   const dead = { ...env, owner: goneOwner(env.store) };
   const { plan } = await prepareThread(env, { directiveId: 'team/work' });
-  const started = await startThread(dead, plan, { threadId });
+  const started = await startThread(
+    dead,
+    {
+      ...plan,
+      parent_thread_id: parentId,
+      limits: { ...plan.limits, spend: parentId === null ? 1 : 0.5 },
+    },
+    { threadId },
+  );
   if (log === undefined) return started;
   const writer = await env.store.logs.create(
     headerOf(started.document),
