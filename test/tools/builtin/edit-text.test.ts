@@ -37,6 +37,7 @@ describe('applyEdit', () => {
 
   // Requirement: edit-unique
   it('refuses a text that is not unique and names its lines', () => {
+    expect(problem('x\ny\nx', 'x')).toContain('old_string occurs 2 times (lines 1, 3).');
     expect(problem('x\ny\nx\nx', 'x')).toBe(
       'old_string occurs 3 times (lines 1, 3, 4). Add surrounding lines to make it unique, or set replace_all.',
     );
