@@ -18,7 +18,7 @@ it('a file goes back to its earlier content and permissions, and one that was no
   await files.restore('a/x.txt', seen, { bytes: bytes('old'), mode: 0o600 });
   expect(await readFile(project.file('a/x.txt'), 'utf8')).toBe('old');
   expect((await stat(project.file('a/x.txt'))).mode & 0o777).toBe(0o600);
-  // without a mode of its own it keeps the one that it has
+  // without another mode, the file keeps its present one
   await files.restore('a/x.txt', await files.look('a/x.txt'), { bytes: bytes('older') });
   expect((await stat(project.file('a/x.txt'))).mode & 0o777).toBe(0o600);
   await files.restore('b.txt', await files.look('b.txt'), null);
