@@ -312,6 +312,20 @@ export function registryCases(open: OpenStore): void {
     expect(await ids({ directive: 'demo/c*' })).toEqual(['child-3', 'child-2', 'child-1']);
     expect(await ids({ directive: 'demo/[x]?*' })).toEqual(['odd-1']);
     expect(await ids({ directive: 'demo/root', parentId: 'x' })).toEqual([]);
+    expect(await ids({ parent: 'none' })).toEqual(['odd-1', 'root-1']);
+    expect(await ids({ parent: 'unlisted' })).toEqual([]);
+    await registry.restore({
+      ...((await registry.get('child-1')) ?? expect.fail()),
+      thread_id: 'lost-1',
+      parent_id: 'elsewhere',
+    });
+    expect(await ids({ parent: 'unlisted', directive: 'demo/*' })).toEqual(['lost-1']);
+    await registry.register(threadParams('root-2', { now: T1, continuationOf: 'root-1' }));
+    await registry.linkContinuation('root-1', 'root-2', T1);
+    expect(await ids({ parent: 'none', isLast: true })).toEqual(['root-2', 'odd-1']);
+    expect(await registry.count({})).toBe(7);
+    expect(await registry.count({ parentId: 'root-1', limit: 1 })).toBe(3);
+    expect(await registry.count({ parent: 'none', isLast: true, active: true })).toBe(2);
     expect(
       (await registry.list({ parentId: 'root-1', order: 'oldest first' })).map(
         ({ thread_id }) => thread_id,

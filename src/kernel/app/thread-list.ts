@@ -1,13 +1,14 @@
-import { existsSync, readdirSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { formatAge, isoTime } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
+import { compact } from '../core/json.ts';
 import { type CostedThread, isActive, isFinal, type ThreadRecord } from '../core/thread.ts';
 import { threadNotFound } from '../core/thread-errors.ts';
 import { addFamilyCost, addSpend, familyCostOf, totalTokens } from '../core/usage.ts';
 import { openRegistry, threadsFolder } from '../storage/open-registry.ts';
 import { processOwners } from '../storage/owners.ts';
-import type { Owners, Registry, Store } from '../storage/store.ts';
+import type { Owners, Registry, Store, ThreadFilter } from '../storage/store.ts';
 import { withFamily } from '../threads/family/family-cost.ts';
 import type { OpenRyeOptions, Rye } from './api/rye.ts';
 import type {
@@ -29,14 +30,15 @@ const MAX_CANDIDATES = 10;
 /** `@` is the last session of the project, `@2` the one before. */
 const RECENT = /^@(\d*)$/;
 
-const PAGE = 100;
-
 /**
  * The part of an open rye that needs nothing but the table of threads. It exists for start-up: `rye threads list` reads
  * the registry of a local project without opening the store. It never writes, and `openRye({ store })` does not use it.
  */
 export interface ThreadList extends Pick<Rye, 'close'> {
-  readonly threads: Pick<ThreadsService, 'list' | 'resolveId' | 'unlisted'>;
+  readonly threads: Pick<
+    ThreadsService,
+    'count' | 'descendants' | 'list' | 'resolveId' | 'unlisted'
+  >;
 }
 
 /** Opens the table of threads alone: no items, no keys, no configuration, no log. */
@@ -52,6 +54,8 @@ export function openThreadList(given: OpenRyeOptions): ThreadList {
         (await listThreads({ registry, owners }, filter)).map((thread) =>
           withLabel(options.projectPath, thread),
         ),
+      count: async (filter) => await countThreads(registry, filter),
+      descendants: async (ids) => await descendantsOf(registry, ids),
       resolveId: async (part) => await resolveThreadId(registry, part, systemClock.now()),
       unlisted: async () => await unlistedFolders(options.projectPath, registry),
     },
@@ -61,15 +65,17 @@ export function openThreadList(given: OpenRyeOptions): ThreadList {
   };
 }
 
-/** {@link ThreadsService.unlisted}. Looks at the first level alone: one listing of a folder for any number of threads. */
+/** {@link ThreadsService.unlisted}. Looks at the first level alone, and reads no folder if their number is that of the registry. */
 export async function unlistedFolders(
   projectPath: string,
   registry: Registry,
 ): Promise<readonly string[]> {
+  const root = threadsFolder(projectPath);
+  const stats = statSync(root, { throwIfNoEntry: false });
+  // a folder has a link from above, one from itself and one from each folder in it; other file systems count otherwise
+  if (stats === undefined || stats.nlink - 2 === (await registry.count({}))) return [];
   const ids = await registry.findIds('', -1);
   const known = new Set(ids.map((id) => id.split('/', 1)[0]));
-  const root = threadsFolder(projectPath);
-  if (!existsSync(root)) return [];
   return readdirSync(root, { withFileTypes: true })
     .filter((entry) => entry.isDirectory() && !known.has(entry.name))
     .map(({ name }) => name)
@@ -83,41 +89,71 @@ export async function unlistedFolders(
 /** {@link ThreadsService.list} */
 export async function listThreads(
   { registry, owners }: Pick<Store, 'registry' | 'owners'>,
-  { parent, sessions = false, ...rest }: ThreadListFilter = {},
+  filter: ThreadListFilter = {},
 ): Promise<readonly ListedThread[]> {
-  const threads =
-    parent === undefined
-      ? await listOf(registry, { ...rest, sessions })
-      : await childrenOf(registry, parent, { ...rest, sessions });
-  return threads.map((thread) => withProcess(thread, owners));
-}
-
-type OwnFilter = Omit<ThreadListFilter, 'parent'> & { readonly parentId?: string };
-
-async function listOf(
-  registry: Registry,
-  { sessions = false, ...filter }: OwnFilter,
-): Promise<readonly ListedThread[]> {
-  if (sessions) return await listSessions(registry, filter);
-  const records = await registry.list(filter);
-  return await Promise.all(records.map((thread) => withFamily(registry, thread)));
-}
-
-/** Lists the children of a session, which each of its threads may have started, the newest first. */
-async function childrenOf(
-  registry: Registry,
-  parent: string,
-  filter: Omit<OwnFilter, 'parentId'>,
-): Promise<readonly ListedThread[]> {
-  const isKnown = (await registry.get(parent)) !== undefined;
-  const parents = isKnown ? (await registry.chain(parent)).map((link) => link.thread_id) : [parent];
-  const lists = await Promise.all(
-    parents.map((parentId) => listOf(registry, { ...filter, parentId })),
+  const records = await recordsOf(registry, filter);
+  const costed = filter.sessions === true ? withChain : withFamily<ThreadRecord>;
+  return await Promise.all(
+    records.map(async (thread) => withProcess(await costed(registry, thread), owners)),
   );
-  return lists
+}
+
+/** {@link ThreadsService.count} */
+export async function countThreads(
+  registry: Registry,
+  filter: ThreadListFilter = {},
+): Promise<number> {
+  const parts = await partsOf(registry, filter);
+  const counts = await Promise.all(parts.map(async (part) => await registry.count(part)));
+  return counts.reduce((sum, found) => sum + found, 0);
+}
+
+async function recordsOf(
+  registry: Registry,
+  filter: ThreadListFilter,
+): Promise<readonly ThreadRecord[]> {
+  const parts = await partsOf(registry, filter);
+  const [first = [], ...others] = await Promise.all(
+    parts.map(async (part) => await registry.list(part)),
+  );
+  if (others.every((records) => records.length === 0)) return first;
+  return [first, ...others]
     .flat()
     .toSorted((one, two) => (one.created_at < two.created_at ? 1 : -1))
     .slice(0, filter.limit);
+}
+
+/** Returns the queries that together answer a filter. Children of a session are the children of each of its threads. */
+async function partsOf(
+  registry: Registry,
+  { parent, roots, sessions, ...rest }: ThreadListFilter,
+): Promise<readonly ThreadFilter[]> {
+  const filter: ThreadFilter = { ...rest, ...(sessions === true ? { isLast: true } : {}) };
+  if (parent !== undefined) {
+    const isKnown = (await registry.get(parent)) !== undefined;
+    const links = isKnown ? await registry.chain(parent) : [{ thread_id: parent }];
+    return links.map(({ thread_id: parentId }) => ({ ...filter, parentId }));
+  }
+  if (roots !== true) return [filter];
+  return (['none', 'unlisted'] as const).map((kind) => ({ ...filter, parent: kind }));
+}
+
+/** {@link ThreadsService.descendants} */
+export async function descendantsOf(
+  registry: Registry,
+  threadIds: readonly string[],
+): Promise<readonly ThreadRecord[]> {
+  // a damaged registry could make a loop of parents
+  const found = new Map<string, ThreadRecord>();
+  const visit = async (parentId: string): Promise<void> => {
+    for (const child of await registry.list({ parentId })) {
+      if (found.has(child.thread_id)) continue;
+      found.set(child.thread_id, child);
+      if (child.spawn_count > 0) await visit(child.thread_id);
+    }
+  };
+  for (const id of threadIds) await visit(id);
+  return [...found.values()];
 }
 
 /** Marks an active thread whose process is gone. */
@@ -125,23 +161,13 @@ export function withProcess<T extends CostedThread>(thread: T, owners: Owners): 
   return isCrashed(thread, owners) ? { ...thread, process_gone: true } : thread;
 }
 
-/** Lists only the last thread of each chain, with the cost of all its threads. */
-async function listSessions(
-  registry: Registry,
-  { limit, ...filter }: Parameters<Registry['list']>[0],
-): Promise<readonly ListedThread[]> {
-  const last = (await registry.list(filter)).filter(
-    ({ continuation_thread_id: next }) => next === null,
-  );
-  return await Promise.all(
-    last.slice(0, limit).map(async (thread) => {
-      if (thread.continuation_of === null) return await withFamily(registry, thread);
-      const links = await registry.chain(thread.thread_id);
-      const costed = await Promise.all(links.map((link) => withFamily(registry, link)));
-      const cost = costed.map((link) => link.cost).reduce(addFamilyCost);
-      return { ...thread, cost, chain: links.map(({ thread_id: id }) => id) };
-    }),
-  );
+/** Adds the cost of all threads of its chain to the last one. */
+async function withChain(registry: Registry, thread: ThreadRecord): Promise<ListedThread> {
+  if (thread.continuation_of === null) return await withFamily(registry, thread);
+  const links = await registry.chain(thread.thread_id);
+  const costed = await Promise.all(links.map((link) => withFamily(registry, link)));
+  const cost = costed.map((link) => link.cost).reduce(addFamilyCost);
+  return { ...thread, cost, chain: links.map(({ thread_id: id }) => id) };
 }
 
 /** True if the owner of an active thread is gone. Always false for an owner that can't be checked from here. */
@@ -180,25 +206,20 @@ export async function resolveThreadId(
 
 /** Returns the first thread of the session that is `position`th from the end. A child does not count. */
 async function recentThread(registry: Registry, part: string, position: number): Promise<string> {
-  for (let limit = PAGE; ; limit *= 10) {
-    const records = await registry.list({ limit });
-    const ends = records.filter(
-      (record) => record.parent_id === null && record.continuation_thread_id === null,
-    );
-    const end = ends[position - 1];
-    if (end !== undefined) {
-      const [first = end] = await registry.chain(end.thread_id);
-      return first.thread_id;
-    }
-    if (records.length < limit) {
-      throw threadNotFound(
-        part,
-        ends.length === 0
-          ? 'This project has no threads yet. Run a directive: rye run hello'
-          : `@ is the last thread, @${ends.length} the first one. List threads with: rye threads list`,
-      );
-    }
+  const sessions = { parent: 'none', isLast: true } as const;
+  const limit = Math.min(position, Number.MAX_SAFE_INTEGER);
+  const end = (await registry.list({ ...sessions, limit }))[position - 1];
+  if (end !== undefined) {
+    const [first = end] = await registry.chain(end.thread_id);
+    return first.thread_id;
   }
+  const total = await registry.count(sessions);
+  throw threadNotFound(
+    part,
+    total === 0
+      ? 'This project has no threads yet. Run a directive: rye run hello'
+      : `@ is the last thread, @${total} the first one. List threads with: rye threads list`,
+  );
 }
 
 /** Sums and trees over all threads of a project. */
@@ -213,10 +234,19 @@ export class ThreadTotals implements Pick<ChildrenService, 'tree' | 'stats'> {
     this.#projectPath = projectPath;
   }
 
-  async tree(threadId?: string): Promise<readonly ThreadTreeNode[]> {
-    if (threadId !== undefined) await assertRegistered(this.#registry, threadId);
-    const nodes = threadTree(await this.#registry.list({}), threadId);
-    return nodes.map((node) => this.#described(node));
+  async tree(
+    threadId?: string,
+    { limit }: { readonly limit?: number } = {},
+  ): Promise<readonly ThreadTreeNode[]> {
+    const registry = this.#registry;
+    const asked = threadId === undefined ? undefined : await assertRegistered(registry, threadId);
+    const roots = asked ? [asked] : await recordsOf(registry, compact({ roots: true, limit }));
+    const parents = roots.filter(({ spawn_count: children }) => children > 0);
+    const below = await descendantsOf(
+      registry,
+      parents.map(({ thread_id: id }) => id),
+    );
+    return threadTree(roots, below).map((node) => this.#described(node));
   }
 
   /** Adds labels to a node and all below it, and marks those whose process is gone. */
@@ -236,20 +266,23 @@ export class ThreadTotals implements Pick<ChildrenService, 'tree' | 'stats'> {
   }
 }
 
-/** Throws `thread_not_found` if the registry does not list the thread. */
-export async function assertRegistered(registry: Registry, threadId: string): Promise<void> {
-  if ((await registry.get(threadId)) !== undefined) return;
-  throw threadNotFound(threadId);
+/** Returns the record of a thread; throws `thread_not_found` if the registry does not list it. */
+export async function assertRegistered(
+  registry: Registry,
+  threadId: string,
+): Promise<ThreadRecord> {
+  const record = await registry.get(threadId);
+  if (record === undefined) throw threadNotFound(threadId);
+  return record;
 }
 
-/** Parents with their children, oldest first; without an id every root, newest first. `records` are newest first. */
+/** Roots with what is below them, oldest first. `below` is newest first. */
 function threadTree(
-  records: readonly ThreadRecord[],
-  threadId?: string,
+  roots: readonly ThreadRecord[],
+  below: readonly ThreadRecord[],
 ): readonly ThreadTreeNode[] {
-  const known = new Set(records.map(({ thread_id }) => thread_id));
   const children = new Map<string, ThreadRecord[]>();
-  for (const record of records.toReversed()) {
+  for (const record of below.toReversed()) {
     const { parent_id: parent } = record;
     if (parent === null) continue;
     const siblings = children.get(parent);
@@ -259,19 +292,13 @@ function threadTree(
   const node = (thread: ThreadRecord, above: ReadonlySet<string>): ThreadTreeNode => {
     const path = new Set([...above, thread.thread_id]);
     // a damaged registry could make a loop of parents
-    const below = (children.get(thread.thread_id) ?? [])
+    const nodes = (children.get(thread.thread_id) ?? [])
       .filter(({ thread_id }) => !path.has(thread_id))
       .map((child) => node(child, path));
-    const totals = below.map((child) => child.thread.cost.total);
+    const totals = nodes.map((child) => child.thread.cost.total);
     const cost = familyCostOf(thread.cost, totals);
-    return { thread: { ...thread, cost }, subtree_spend: cost.total.spend, children: below };
+    return { thread: { ...thread, cost }, subtree_spend: cost.total.spend, children: nodes };
   };
-  const isRoot = ({ parent_id: parent }: ThreadRecord): boolean =>
-    parent === null || !known.has(parent);
-  const roots =
-    threadId === undefined
-      ? records.filter(isRoot)
-      : records.filter(({ thread_id }) => thread_id === threadId);
   return roots.map((root) => node(root, new Set()));
 }
 

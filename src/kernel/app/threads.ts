@@ -28,7 +28,13 @@ import type {
 import { withLabel, withWorkingTime } from './child-label.ts';
 import { learnWords } from './feature.ts';
 import { threadFiles } from './thread-files.ts';
-import { listThreads, resolveThreadId, unlistedFolders } from './thread-list.ts';
+import {
+  countThreads,
+  descendantsOf,
+  listThreads,
+  resolveThreadId,
+  unlistedFolders,
+} from './thread-list.ts';
 import { markLog } from './verification/parts.ts';
 import { acceptHead, verifyThread } from './verification/thread.ts';
 import type { Workspace } from './workspace.ts';
@@ -69,6 +75,14 @@ export class Threads implements ThreadsService {
     const { projectPath } = this.#workspace.options;
     const threads = await listThreads(this.#workspace.store, filter);
     return threads.map((thread) => withLabel(projectPath, thread));
+  }
+
+  async count(filter?: ThreadListFilter): Promise<number> {
+    return await countThreads(this.#workspace.store.registry, filter);
+  }
+
+  async descendants(threadIds: readonly string[]): Promise<readonly ThreadRecord[]> {
+    return await descendantsOf(this.#workspace.store.registry, threadIds);
   }
 
   async unlisted(): Promise<readonly string[]> {

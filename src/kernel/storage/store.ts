@@ -91,6 +91,10 @@ export interface ThreadFilter {
   /** Exact id or a glob with `*`. */
   readonly directive?: string;
   readonly parentId?: string;
+  /** `none`: threads without a parent. `unlisted`: threads whose parent is not in the table. */
+  readonly parent?: 'none' | 'unlisted';
+  /** Threads that no other one continues: the last ones of chains. */
+  readonly isLast?: true;
   /** Threads that were started to continue this one, linked or not. */
   readonly continuationOf?: string;
   readonly limit?: number;
@@ -132,6 +136,8 @@ export interface Registry {
   /** Ids that start or end with `part`; at most `limit`, all if it is negative. */
   findIds(part: string, limit: number): Promise<readonly string[]>;
   list(filter: ThreadFilter): Promise<readonly ThreadRecord[]>;
+  /** The number of threads that fit the filter, whose limit does not count. */
+  count(filter: ThreadFilter): Promise<number>;
   /**
    * Takes the thread over: `created|suspended → running`, or running with a dead owner; raises the epoch. An owner
    * whose last sign of life is still `silentSince` counts as dead.

@@ -4,7 +4,6 @@ import type { Rye } from '../../../src/kernel/app/api/rye.ts';
 import type {
   ChildrenService,
   RecoveryService,
-  ThreadListFilter,
   ThreadTreeNode,
   WaitOptions,
 } from '../../../src/kernel/app/api/threads.ts';
@@ -37,6 +36,7 @@ function films(...pictures: readonly (readonly ThreadTreeNode[])[]): Partial<Rye
     resolveId: (part: string) => Promise.resolve(part),
     session: (id: string) => Promise.resolve([id]),
     mark: () => Promise.resolve({ verified: true }),
+    count: () => Promise.resolve(pictures[0]?.length ?? 0),
   };
   return { children, threads } as unknown as Partial<Rye>;
 }
@@ -184,48 +184,6 @@ describe('threads stats', () => {
         '',
       ].join('\n'),
     );
-  });
-});
-
-describe('threads list at a terminal', () => {
-  const roots = Array.from({ length: 30 }, (_, n) => node(record(`root-${n}`, 'completed')).thread);
-  const kids = Array.from({ length: 60 }, (_, n) => {
-    return node(record(`kid-${n}`, 'completed', { parent_id: 'root-0' })).thread;
-  });
-  const threads = {
-    list: ({ limit }: ThreadListFilter = {}) =>
-      Promise.resolve([...kids, ...roots].slice(0, limit)),
-    unlisted: () => Promise.resolve([]),
-  };
-  const listed = { rye: { threads } as unknown as Partial<Rye>, stdoutIsTty: true };
-
-  it.each([
-    [['threads'], 24, 16, '14 more; to list them: rye threads --limit 30'],
-    [['threads'], 10, 5, '25 more; to list them: rye threads --limit 30'],
-    [['threads', '--limit', '30'], 24, 30, undefined],
-    [['threads', '--all'], 24, 90, undefined],
-  ] as const)('%j on %i rows shows %i threads, and how to see the others', async (...row) => {
-    const [args, rows, shown, hint] = row;
-    const { io } = await rye(args, { ...listed, rows });
-    const lines = io.out().trimEnd().split('\n');
-    expect(lines.filter((line) => /^(?:root|kid)-/.test(line))).toHaveLength(shown);
-    expect(lines.find((line) => line.includes('to list them'))).toBe(hint);
-    expect(lines.at(-1)).toMatch(/^90 threads/);
-  });
-
-  it('shows all in a pipe', async () => {
-    const { io } = await rye(['threads'], { ...listed, stdoutIsTty: false });
-    expect(io.out().trimEnd().split('\n')).toHaveLength(31);
-  });
-
-  it('completes the newest roots; children once no root begins with the word', async () => {
-    const offered = async (word: string) => {
-      const { io } = await rye(['__complete', 'thread', word], listed);
-      return io.out().trimEnd().split('\n');
-    };
-    expect(await offered('')).toEqual(roots.slice(0, 20).map(({ thread_id: id }) => id));
-    expect(await offered('root-29')).toEqual(['root-29']);
-    expect(await offered('kid-5')).toHaveLength(11);
   });
 });
 

@@ -88,9 +88,8 @@ describe('list', () => {
       unlisted: () => Promise.resolve([]),
     });
     // --limit cuts the rows; the total counts all
-    expect(filters).toEqual([
-      { active: true, status: 'error', directive: 't/*', parent: 'full-p' },
-    ]);
+    const filter = { active: true, status: 'error', directive: 't/*', parent: 'full-p' };
+    expect(filters).toEqual([{ ...filter, limit: 5 }]);
     expect(JSON.parse(io.out())).toEqual({ success: true, threads: [], total: 0, warnings: [] });
     expect(code).toBe(0);
   });

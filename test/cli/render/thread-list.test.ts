@@ -16,14 +16,15 @@ function thread(id: string, more: Partial<ListedThread> = {}): ListedThread {
   };
 }
 
-function table(columns: number, shown: readonly ListedThread[], all = shown): readonly string[] {
+function table(
+  columns: number,
+  shown: readonly ListedThread[],
+  below: readonly ListedThread[] = [],
+  { isColored = false, rows = shown.length, threads = shown.length + below.length } = {},
+): readonly string[] {
   const sink = createFakeIo({ stdoutIsTty: true, columns }).stdout;
-  const colors = createColors(false);
-  return threadTable(
-    shown,
-    { found: all, every: all },
-    { sink, colors, now: NOW, total: shown.length },
-  );
+  const style = { sink, colors: createColors(isColored), now: NOW, hint: undefined };
+  return threadTable(shown, { rows, threads, running: 0, below }, style);
 }
 
 describe('the list of threads', () => {
@@ -52,7 +53,7 @@ describe('the list of threads', () => {
       thread('sum-1', { parent_id: 'fan-7f3k' }),
       thread('sum-2', { parent_id: 'fan-7f3k', status: 'error' }),
     ];
-    const lines = table(100, [fan], [fan, ...children]);
+    const lines = table(100, [fan], children);
     expect(lines[1]).toMatch(/^fan-7f3k {2}completed +✗ 1\/2 .* 2m ago +report\.md$/);
     expect(lines.at(-1)).toMatch(/^3 threads \(1 shown\) · \$/);
   });
@@ -93,30 +94,24 @@ describe('the list of threads', () => {
     const root = thread('fan', { cost: cost(1, 4) });
     const good = thread('good', { parent_id: 'fan', cost: cost(2) });
     const bad = thread('bad', { parent_id: 'fan', status: 'error', cost: cost(1) });
-    const every = [root, good, bad];
-    const rows = (found: readonly ListedThread[]): readonly string[] => {
-      const sink = createFakeIo({ stdoutIsTty: true, columns: 100 }).stdout;
-      const style = { sink, colors: createColors(false), now: NOW, total: found.length };
-      return threadTable(found, { found, every }, style);
-    };
-    const [, whole] = rows(every);
-    for (const found of [every, [root], [root, good], [root, bad]]) {
-      expect(rows(found)[1]).toBe(whole);
-      expect(whole).toMatch(/^fan +completed +✗ 1\/2 .*\$4\.00/);
-      expect(rows(found).at(-1)).toMatch(/\$4\.00$/);
+    const [, whole] = table(100, [root], [good, bad]);
+    expect(whole).toMatch(/^fan +completed +✗ 1\/2 .*\$4\.00/);
+    for (const found of [[root, good, bad], [root], [root, good], [root, bad]]) {
+      const lines = table(100, found, [good, bad]);
+      expect(lines[1]).toBe(whole);
+      expect(lines.at(-1)).toMatch(/\$4\.00$/);
     }
-    expect(rows([good, bad]).at(-1)).toMatch(/^2 threads · \$3\.00$/);
+    expect(table(100, [good, bad]).at(-1)).toMatch(/^2 threads · \$3\.00$/);
+    const part = { rows: 10_031, threads: 10_031 };
+    expect(table(100, [root], [good, bad], part).at(-1)).toBe(
+      '10,031 threads · $4.00 for the 1 shown',
+    );
   });
 
   it('paints the status and no word of a label', () => {
-    const sink = createFakeIo({ stdoutIsTty: true, columns: 120 }).stdout;
-    const colors = createColors(true);
     const failed = thread('日本', { status: 'error', label: '日本 fix error handling' });
-    const [, row = ''] = threadTable(
-      [failed],
-      { found: [failed], every: [failed] },
-      { sink, colors, now: NOW, total: 1 },
-    );
+    const [, row = ''] = table(120, [failed], [], { isColored: true });
+    const colors = createColors(true);
     expect(row).toContain(colors.red('error'));
     expect(row).toContain('fix error handling');
   });

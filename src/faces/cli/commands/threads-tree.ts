@@ -1,6 +1,7 @@
 import type { Rye } from '../../../kernel/app/api/rye.ts';
 import type { LogMark, ThreadTreeNode } from '../../../kernel/app/api/threads.ts';
 import { EXIT, type ExitCode } from '../../../kernel/core/errors.ts';
+import { compact } from '../../../kernel/core/json.ts';
 import { isFinal } from '../../../kernel/core/thread.ts';
 import { canRedraw } from '../../ui/io.ts';
 import { markMembers, warnUnverified } from '../../ui/render/log-line.ts';
@@ -30,20 +31,22 @@ export const tree = defineCommand({
   run: async (call) =>
     await withRye(call, async (rye) => {
       const { args, options, io } = call;
-      const all = await reader(rye, args.id);
-      const limit = args.id === undefined ? (options.limit ?? DEFAULT_ROOTS) : options.limit;
+      const isList = args.id === undefined;
+      const limit = options.limit ?? (isList ? DEFAULT_ROOTS : undefined);
+      const all = await reader(rye, args.id, limit);
       const read = async (): Promise<readonly ThreadTreeNode[]> => (await all()).slice(0, limit);
-      const style = { ...styleOf(call), isList: args.id === undefined };
+      const style = { ...styleOf(call), isList };
       if (options.watch) return await watch(call, rye, { read, style });
       const found = await all();
       const threads = found.slice(0, limit);
+      const total = isList ? await rye.threads.count({ roots: true }) : found.length;
       const marked = await unverifiedIn(rye, threads);
       for (const { mark } of marked) warnUnverified(mark, io);
       const unverified = marked.map(({ id: thread_id, mark }) => ({
         thread_id,
         ...markMembers(mark),
       }));
-      return printResult(call, { threads, total: found.length, unverified }, () =>
+      return printResult(call, { threads, total, unverified }, () =>
         drawThreadTree(threads, { ...style, now: io.now() }),
       );
     }),
@@ -53,8 +56,10 @@ export const tree = defineCommand({
 async function reader(
   rye: Rye,
   idPart: string | undefined,
+  limit: number | undefined,
 ): Promise<() => Promise<readonly ThreadTreeNode[]>> {
-  if (idPart === undefined) return async () => await rye.children.tree();
+  if (idPart === undefined)
+    return async () => await rye.children.tree(undefined, compact({ limit }));
   let ids = await sessionIds(rye, idPart);
   const nodes = async (): Promise<readonly ThreadTreeNode[]> =>
     (await Promise.all(ids.map(async (id) => await rye.children.tree(id)))).flat();

@@ -1,8 +1,15 @@
 import type { ListedThread, ThreadListFilter } from '../../../kernel/app/api/threads.ts';
+import type { ThreadList } from '../../../kernel/app/thread-list.ts';
 import { EXIT } from '../../../kernel/core/errors.ts';
 import { compact } from '../../../kernel/core/json.ts';
 import { THREAD_STATUSES } from '../../../kernel/core/thread.ts';
-import { plainTable, screenful, threadTable } from '../../ui/render/thread-list.ts';
+import {
+  grouped,
+  type OtherThreads,
+  pageSize,
+  plainTable,
+  threadTable,
+} from '../../ui/render/thread-list.ts';
 import { oneLine, type Shown, shown } from '../../ui/visible.ts';
 import {
   type Context,
@@ -25,45 +32,82 @@ const list = defineCommand({
     directive: text('GLOB', 'Only threads of these directives'),
     parent: text('ID', 'Only children of this thread'),
     all: flag('All threads, also children, which are summarized with their parent otherwise'),
-    limit: integer('N', 'At most N threads (default at a terminal: what fits the screen)'),
+    limit: integer('N', 'At most N threads (default: a screen, in a pipe 30, with --json all)'),
   },
   examples: ['rye threads --active', "rye threads list --status error --directive 'team/*'"],
   run: async (call) => {
     const { options, io, global } = call;
     const { active, parent, all: hasAll, limit, ...rest } = options;
+    const isTable = io.stdout.isTty && !global.json;
     // a document describes each thread; a list for people, each session
     const sessions = (!global.json && rest.status !== 'continued') || undefined;
-    const filter: ThreadListFilter = compact({ ...rest, sessions, active: active || undefined });
     // who asks for a status, a directive or a parent means children too
     const isFiltered = active || Object.values(compact({ ...rest, parent })).length > 0;
-    const { found, every, unlisted } = await withThreadList(call, async (view) => ({
-      found: await view.threads.list({
-        ...filter,
-        ...(parent === undefined ? {} : { parent: await view.threads.resolveId(parent) }),
-      }),
-      // a row counts all its children, also those that the filter does not show
-      every:
-        isFiltered && io.stdout.isTty && !global.json
-          ? await view.threads.list({ sessions: true })
-          : undefined,
-      unlisted: await view.threads.unlisted(),
-    }));
-    if (unlisted.length > 0) io.stderr.write(unlistedWarning(unlisted));
-    const others = unlisted.length > 0 ? { unlisted } : {};
     const isWhole = global.json || hasAll;
-    const listed = isWhole || isFiltered ? found : found.filter((one) => one.parent_id === null);
-    const threads = listed.slice(0, limit ?? (isWhole ? undefined : screenful(io.stdout)));
-    printResult(call, { threads, total: listed.length, ...others }, () => {
-      if (!io.stdout.isTty) return plainTable(threads, io.stdout);
-      const total = limit === undefined ? listed.length : threads.length;
-      const colors = colorsOf(io.stdout, call);
-      const style = { sink: io.stdout, colors, now: io.now(), total };
-      return threadTable(threads, { found, every: every ?? found }, style);
+    const roots = !isWhole && !isFiltered;
+    const page = limit ?? (isWhole ? undefined : pageSize(io.stdout));
+    const { listed, others, unlisted } = await withThreadList(call, async (view) => {
+      const all: ThreadListFilter = compact({
+        ...rest,
+        sessions,
+        active: active || undefined,
+        parent: parent === undefined ? undefined : await view.threads.resolveId(parent),
+      });
+      const filter = roots ? { ...all, roots } : all;
+      const newest = await view.threads.list(compact({ ...filter, limit: page }));
+      const isPart = newest.length === page;
+      const rows = isPart ? await view.threads.count(filter) : newest.length;
+      return {
+        listed: newest,
+        others: { rows, ...(isTable ? await othersOf(view, newest, all) : NO_OTHERS) },
+        unlisted: await view.threads.unlisted(),
+      };
     });
-    hintCrashed(threads, call);
+    if (unlisted.length > 0) io.stderr.write(unlistedWarning(unlisted));
+    const more = limit === undefined ? others.rows - listed.length : 0;
+    const hint = more === 0 ? undefined : moreHint(more, { isFiltered, total: others.rows });
+    const found = {
+      threads: listed,
+      total: others.rows,
+      ...(unlisted.length > 0 ? { unlisted } : {}),
+    };
+    printResult(call, found, () => {
+      if (!isTable) return plainTable(listed, io.stdout);
+      const colors = colorsOf(io.stdout, call);
+      return threadTable(listed, others, { sink: io.stdout, colors, now: io.now(), hint });
+    });
+    if (hint !== undefined && !isTable) io.stderr.write(shown`hint: ${hint}\n`);
+    hintCrashed(listed, call);
     return EXIT.ok;
   },
 });
+
+const NO_OTHERS = { threads: 0, running: 0, below: [] };
+
+/** Reads what a table for a terminal tells of threads that it does not show. */
+async function othersOf(
+  { threads }: ThreadList,
+  listed: readonly ListedThread[],
+  filter: ThreadListFilter,
+): Promise<Omit<OtherThreads, 'rows'>> {
+  const { status = 'running' } = filter;
+  return {
+    threads: await threads.count(filter),
+    running: status === 'running' ? await threads.count({ ...filter, status }) : 0,
+    below: await threads.descendants(listed.flatMap(({ thread_id: id, chain = [id] }) => chain)),
+  };
+}
+
+const NEXT_LIMIT = 100;
+
+/** Formats `10,001 more: rye threads list --limit 100`. */
+function moreHint(
+  more: number,
+  { isFiltered, total }: { readonly isFiltered: boolean; readonly total: number },
+): Shown {
+  const command = isFiltered ? 'add' : 'rye threads list';
+  return oneLine(`${grouped(more)} more: ${command} --limit ${Math.min(total, NEXT_LIMIT)}`);
+}
 
 function hintCrashed(threads: readonly ListedThread[], { io, global }: Context): void {
   if (global.json || global.quiet) return;

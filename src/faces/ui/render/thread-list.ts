@@ -1,5 +1,5 @@
 import type { ListedThread } from '../../../kernel/app/api/threads.ts';
-import { isFinal } from '../../../kernel/core/thread.ts';
+import { isFinal, type ThreadRecord } from '../../../kernel/core/thread.ts';
 import { addSpend, formatSeconds, formatSpend } from '../../../kernel/core/usage.ts';
 import { count, formatTable, resultText } from '../../cli/output.ts';
 import type { Sink } from '../io.ts';
@@ -51,9 +51,12 @@ function withoutMarkdown(line: string): string {
 }
 
 /** Formats the children of a thread as `✓ 20/20`: how many have ended well, of all. */
-function childrenOf(thread: ListedThread, all: readonly ListedThread[]): string {
-  const ids = new Set([thread.thread_id, ...(thread.chain ?? [])]);
-  const children = all.filter(({ parent_id: parent }) => parent !== null && ids.has(parent));
+function childrenOf(thread: ListedThread, below: readonly ThreadRecord[]): string {
+  const ids = new Set(idsOf(thread));
+  const children = below.filter(
+    ({ parent_id: parent, continuation_thread_id: next }) =>
+      parent !== null && ids.has(parent) && next === null,
+  );
   if (children.length === 0) return '';
   const good = children.filter(({ status }) => status === 'completed').length;
   const isOver = children.every(({ status }) => isFinal(status));
@@ -66,36 +69,40 @@ export interface ListStyle {
   readonly colors: Colors;
   /** Milliseconds since 1970. */
   readonly now: number;
-  /** Number of threads without the bound of the screen. */
-  readonly total: number;
+  /** Tells how to see the others. */
+  readonly hint: Shown | undefined;
 }
 
 /** Lines of a terminal that a list leaves to its heading, its sums, a hint and the prompts around it. */
 const OTHER_LINES = 8;
 const LEAST_ROWS = 5;
+const PIPE_ROWS = 30;
 
-/** Returns how many threads a list shows on one screen; undefined: it is no terminal. */
-export function screenful({ isTty, rows }: Sink): number | undefined {
-  return isTty ? Math.max(LEAST_ROWS, rows - OTHER_LINES) : undefined;
+/** Returns how many threads a list shows: one screen, or a page in a pipe. */
+export function pageSize({ isTty, rows }: Sink): number {
+  return isTty ? Math.max(LEAST_ROWS, rows - OTHER_LINES) : PIPE_ROWS;
 }
 
-interface ListedThreads {
-  /** Threads that fit the filter, without the bound of the screen. */
-  readonly found: readonly ListedThread[];
-  /** All threads, for the children of those that are shown. */
-  readonly every: readonly ListedThread[];
+/** Counts and threads that a list does not show as rows. */
+export interface OtherThreads {
+  /** Number of rows without the bound of the page. */
+  readonly rows: number;
+  /** Number of all threads that fit the filter, and how many of them run. */
+  readonly threads: number;
+  readonly running: number;
+  /** The threads below those that are shown. */
+  readonly below: readonly ThreadRecord[];
 }
 
 /** Formats a list for a terminal: what a person looks for first, as much as fits, and the sums. */
 export function threadTable(
   listed: readonly ListedThread[],
-  { found, every }: ListedThreads,
-  { sink, colors, now, total }: ListStyle,
+  others: OtherThreads,
+  { sink, colors, now, hint }: ListStyle,
 ): readonly Shown[] {
-  const more = total - listed.length;
   const hasLabels = listed.some((thread) => workOf(thread) !== '');
   const isLabeled = hasLabels && sink.columns >= LABELED;
-  const children = listed.map((thread) => childrenOf(thread, every));
+  const children = listed.map((thread) => childrenOf(thread, others.below));
   const hasChildren = sink.columns >= WIDE && children.some((text) => text !== '');
   const hasTime = sink.columns >= (hasLabels ? LABELED : WIDE);
   const rows = listed.map((thread, at) => [
@@ -122,10 +129,8 @@ export function threadTable(
   return [
     colors.dim(head),
     ...lines.map((line, at) => colored(line, listed[at], { colors, from: head.indexOf('STATUS') })),
-    ...(more === 0
-      ? []
-      : [colors.dim(shown`${more} more; to list them: rye threads --limit ${total}`)]),
-    colors.dim(totals({ found, every }, listed.length)),
+    ...(hint === undefined ? [] : [colors.dim(hint)]),
+    colors.dim(totals(listed, others)),
   ];
 }
 
@@ -186,32 +191,42 @@ function colored(
   return shown`${partOf(line, 0, at)}${paint(partOf(line, at, end))}${partOf(line, end)}`;
 }
 
-/** Formats `95 threads (20 shown) · 3 running · $1.24`. */
-function totals({ found, every }: ListedThreads, rows: number): Shown {
-  const running = found.filter(({ status }) => status === 'running').length;
-  const known = new Map(every.flatMap((row) => idsOf(row).map((id) => [id, row] as const)));
-  const counted = new Set(found.flatMap(idsOf));
+/** Formats `95 threads (20 shown) · 3 running · $1.24`. The money is that of the rows, so it is not the sum if some are missing. */
+function totals(
+  listed: readonly ListedThread[],
+  { rows, threads, running, below }: OtherThreads,
+): Shown {
+  const parents = new Map<string, string | null>();
+  for (const { thread_id: id, parent_id: parent } of below) parents.set(id, parent);
+  for (const row of listed) for (const id of idsOf(row)) parents.set(id, row.parent_id);
+  const counted = new Set(listed.flatMap(idsOf));
   // a row has the money of its descendants
   const isBelow = (thread: ListedThread): boolean => {
     const seen = new Set<string>();
     for (let id = thread.parent_id; id !== null && !seen.has(id); ) {
       if (counted.has(id)) return true;
       seen.add(id);
-      id = known.get(id)?.parent_id ?? null;
+      id = parents.get(id) ?? null;
     }
     return false;
   };
-  const spent = found
+  const spent = listed
     .filter((thread) => !isBelow(thread))
     .map(({ cost }) => cost.total)
     .reduce(addSpend, { spend: 0 });
-  const hidden = rows < found.length ? ` (${rows} shown)` : '';
+  const isPart = listed.length < rows;
+  const shownRows = isPart || listed.length === threads ? '' : ` (${listed.length} shown)`;
   const parts = [
-    shown`${count(found.length, 'thread')}${oneLine(hidden)}`,
-    ...(running === 0 ? [] : [shown`${running} running`]),
-    oneLine(formatSpend(spent)),
+    `${grouped(threads)} thread${threads === 1 ? '' : 's'}${shownRows}`,
+    ...(running === 0 ? [] : [`${running} running`]),
+    `${formatSpend(spent)}${isPart ? ` for the ${listed.length} shown` : ''}`,
   ];
-  return joined(parts, ' · ');
+  return joined(parts.map(oneLine), ' · ');
+}
+
+/** Formats `10,001`. */
+export function grouped(value: number): string {
+  return String(value).replaceAll(/\B(?=(?:\d{3})+$)/g, ',');
 }
 
 function idsOf({ thread_id: id, chain = [] }: ListedThread): readonly string[] {

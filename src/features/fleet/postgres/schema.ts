@@ -1,4 +1,4 @@
-import { BY_THREAD_MIGRATION } from '../../../kernel/storage/thread-indexes.ts';
+import { BY_THREAD_MIGRATION, LISTING_MIGRATION } from '../../../kernel/storage/thread-indexes.ts';
 
 /**
  * The tables of a fleet's store. Columns match the SQLite store, so that both run the same statements; a `rowid`
@@ -348,4 +348,5 @@ export const MIGRATIONS: readonly string[] = [
   SECRETS,
   CALLS,
   LOG_WORKERS,
+  LISTING_MIGRATION,
 ];

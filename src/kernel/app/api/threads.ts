@@ -41,6 +41,8 @@ export interface ThreadListFilter {
   readonly status?: ThreadStatus;
   readonly directive?: string;
   readonly parent?: string;
+  /** Lists only threads whose parent is not in the registry: threads of people, and copied children. `parent` wins. */
+  readonly roots?: boolean;
   readonly limit?: number;
   /** Lists a chain of handoffs as one row: its last thread, with the cost of all. */
   readonly sessions?: boolean;
@@ -97,7 +99,12 @@ export interface ThreadsService {
   /** Runs to the end. A thread that failed is a result; only a thread that could not be started throws. */
   execute(request: ExecuteDirectiveRequest): Promise<ThreadResult>;
   executeTool(request: ExecuteToolRequest): Promise<ToolRunResult>;
+  /** Newest first. Reads the threads that it lists and their descendants, however many others there are. */
   list(filter?: ThreadListFilter): Promise<readonly ListedThread[]>;
+  /** The number of threads that fit a filter, whose limit does not count. */
+  count(filter?: ThreadListFilter): Promise<number>;
+  /** The threads below these. */
+  descendants(threadIds: readonly string[]): Promise<readonly ThreadRecord[]>;
   /** Folders of threads that the registry does not list, as after it was lost. */
   unlisted(): Promise<readonly string[]>;
   /** Resolves `@` (the last session), `@2` (the one before) or a unique prefix or suffix to a full id; one that only threads of one chain share, to the first of them. Refuses with `ambiguous` or `thread_not_found`. */
@@ -256,8 +263,11 @@ export interface ChildrenService {
   cancel(threadId: string, options?: StopOptions): Promise<readonly string[]>;
   /** Ends a thread's process, then the thread. */
   kill(threadId: string, options?: StopOptions): Promise<readonly KilledThread[]>;
-  /** The threads below one, or below every root. */
-  tree(threadId?: string): Promise<readonly ThreadTreeNode[]>;
+  /** The threads below one, or below every root: the newest `limit` of them. */
+  tree(
+    threadId?: string,
+    options?: { readonly limit?: number },
+  ): Promise<readonly ThreadTreeNode[]>;
   stats(by?: StatsKey): Promise<readonly ThreadStats[]>;
 }
 

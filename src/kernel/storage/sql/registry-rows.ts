@@ -19,7 +19,7 @@ import type {
   ThreadFilter,
   TurnProgress,
 } from '../store.ts';
-import { BY_THREAD_MIGRATION } from '../thread-indexes.ts';
+import { BY_THREAD_MIGRATION, LISTING_MIGRATION } from '../thread-indexes.ts';
 import { APPROVALS_MIGRATION } from './approvals.ts';
 import { DELIVERIES_MIGRATION } from './delivery-rows.ts';
 import { HEADS_MIGRATION } from './heads.ts';
@@ -64,6 +64,7 @@ export const REGISTRY_MIGRATIONS: readonly string[] = [
    CREATE INDEX threads_by_lower_id ON threads (lower(thread_id));`,
   'ALTER TABLE threads ADD COLUMN worker TEXT;',
   BY_THREAD_MIGRATION,
+  LISTING_MIGRATION,
 ];
 
 /** The columns of a {@link RegistryRow}, for SELECT. */
@@ -166,12 +167,19 @@ export function* noteProgress(
   );
 }
 
+const PARENTS = {
+  none: 'parent_id IS NULL',
+  // by an index of parents: SQLite would read every row for IS NOT NULL, to have them in order
+  unlisted: `rowid IN (SELECT children.rowid FROM threads children WHERE children.parent_id > ''
+     AND NOT EXISTS (SELECT 1 FROM threads parents WHERE parents.thread_id = children.parent_id))`,
+};
+
 /** A filter as the condition of a query over threads. */
 export function conditions(filter: ThreadFilter): {
   readonly where: string;
   readonly parameters: readonly string[];
 } {
-  const { active, status, directive, parentId, continuationOf } = filter;
+  const { active, status, directive, parentId, parent, isLast, continuationOf } = filter;
   const parts: string[] = [];
   const parameters: string[] = [];
   const add = (sql: string, ...values: readonly string[]): void => {
@@ -181,6 +189,8 @@ export function conditions(filter: ThreadFilter): {
   if (active !== undefined) add(`status ${active ? '' : 'NOT '}IN (${ACTIVE_STATUSES})`);
   if (status !== undefined) add('status = ?', status);
   if (parentId !== undefined) add('parent_id = ?', parentId);
+  if (parent !== undefined) add(PARENTS[parent]);
+  if (isLast) add('continuation_thread_id IS NULL');
   if (continuationOf !== undefined) add('continuation_of = ?', continuationOf);
   if (directive?.includes('*')) add('glob(?, directive)', literalGlob(directive));
   else if (directive !== undefined) add('directive = ?', directive);

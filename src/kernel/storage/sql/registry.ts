@@ -55,6 +55,7 @@ export function sqlRegistry(
     get: reading(findRecord),
     findIds: reading(idsLike),
     list: reading(list),
+    count: reading(count),
     claim: writing((threadId, owner, now, silentSince = null) =>
       claim(owners, { threadId, owner, now, silentSince, leases }),
     ),
@@ -97,6 +98,12 @@ function* list(filter: ThreadFilter): Work<readonly ThreadRecord[]> {
     ...limit,
   )) as readonly RegistryRow[];
   return rows.map(recordOf);
+}
+
+function* count(filter: ThreadFilter): Work<number> {
+  const { where, parameters } = conditions(filter);
+  const row = yield* one(`SELECT count(*) AS found FROM threads ${where}`, ...parameters);
+  return Number((row as { readonly found: unknown }).found);
 }
 
 function* claim(owners: Owners, { threadId, silentSince, ...next }: Claim): Work<ThreadRecord> {
