@@ -22,8 +22,8 @@ export function eraseLines(count: number): string {
 /** Titles and links without an end: the library keeps their text. */
 const UNFINISHED = new RegExp(`${ESCAPE}\\][^\u0007${ESCAPE}]*(?:\u0007|${ESCAPE}\\\\)?`, 'g');
 // a terminal obeys control characters except tab and newline; bidirectional overrides reorder text
-const CONTROL = /[^\P{Cc}\t\n]|[\u202a-\u202e\u2066-\u2069]/gu;
-const ZERO_WIDTH = /\p{Mark}|\p{Cf}/u;
+const CONTROL = (): RegExp => /[^\P{Cc}\t\n]|[\u202a-\u202e\u2066-\u2069]/gu;
+const ZERO_WIDTH = (): RegExp => /\p{Mark}|\p{Cf}/u;
 // most text is ASCII, and compiling the Unicode tables takes milliseconds
 const ASCII = /^[ -~]*$/;
 
@@ -34,7 +34,7 @@ const ASCII = /^[ -~]*$/;
 export function neutralize(text: string): string {
   return stripVTControlCharacters(text.replaceAll(UNFINISHED, ''))
     .replaceAll('\r\n', '\n')
-    .replaceAll(CONTROL, '');
+    .replaceAll(CONTROL(), '');
 }
 
 /** Returns the columns of `text` in a terminal. Terminals disagree on some scripts. */
@@ -47,7 +47,7 @@ export function displayWidth(text: string): number {
 
 function characterWidth(character: string): number {
   if (character >= ' ' && character <= '~') return 1;
-  if (ZERO_WIDTH.test(character)) return 0;
+  if (ZERO_WIDTH().test(character)) return 0;
   return eastAsianWidth(character.codePointAt(0) ?? 0);
 }
 

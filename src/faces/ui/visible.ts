@@ -15,19 +15,19 @@ export interface VisibleOptions {
 /** A drawn character: a control picture, or a code point. The text itself never has either, see {@link draw}. */
 const DRAWN = /[\u2400-\u2421]|\\u\{[0-9a-f]+\}/g;
 
-// most text is ASCII, and compiling the Unicode tables takes milliseconds
+// Most text is ASCII. The Unicode tables below are functions because V8 compiles a literal where it is evaluated, in milliseconds.
 const PLAIN = /^[\t\n -~]*$/;
 const PLAIN_LINE = /^[ -~]*$/;
 /** Letters, numbers, marks, punctuation and symbols: everything else has no certain place or shape on a screen. */
-const GRAPHIC = /^[\p{L}\p{M}\p{N}\p{P}\p{S}]$/u;
-const IGNORABLE = /^[\p{Default_Ignorable_Code_Point}\u2800\u{1d159}]$/u;
-const SPACE = /^\p{Zs}$/u;
-const MARK = /^\p{M}$/u;
-const LETTER = /^[\p{L}\p{M}]$/u;
-const EMOJI_TEXT = /^(?=\p{Emoji})(?!\p{Emoji_Presentation})[^\0-\x7f]$/u;
-const PICTURE = /^[\p{Extended_Pictographic}\p{Emoji_Modifier}\ufe0f]$/u;
+const GRAPHIC = (): RegExp => /^[\p{L}\p{M}\p{N}\p{P}\p{S}]$/u;
+const IGNORABLE = (): RegExp => /^[\p{Default_Ignorable_Code_Point}\u2800\u{1d159}]$/u;
+const SPACE = (): RegExp => /^\p{Zs}$/u;
+const MARK = (): RegExp => /^\p{M}$/u;
+const LETTER = (): RegExp => /^[\p{L}\p{M}]$/u;
+const EMOJI_TEXT = (): RegExp => /^(?=\p{Emoji})(?!\p{Emoji_Presentation})[^\0-\x7f]$/u;
+const PICTURE = (): RegExp => /^[\p{Extended_Pictographic}\p{Emoji_Modifier}\ufe0f]$/u;
 /** Scripts that are written with joiners. */
-const JOINING =
+const JOINING = (): RegExp =>
   /^[\p{Script=Arabic}\p{Script=Syriac}\p{Script=Mongolian}\p{Script=Devanagari}\p{Script=Bengali}\p{Script=Gurmukhi}\p{Script=Gujarati}\p{Script=Oriya}\p{Script=Tamil}\p{Script=Telugu}\p{Script=Kannada}\p{Script=Malayalam}\p{Script=Sinhala}\p{Script=Khmer}\p{Script=Myanmar}]$/u;
 /** Marks on one letter; more of them reach into other lines. */
 const MOST_MARKS = 3;
@@ -37,9 +37,9 @@ const LIKE_SYNTAX =
   /^[\u02b9-\u02bd\u02c2\u02c3\u02c6\u02c8\u02cb\u02d0\u02d7\u02dc\u02f8\u01c0-\u01c3\u037e\u055a\u0589\u05c3\u2010-\u2012\u2024\u2035\u2039\u203a\u2044\u204e\u2212\u2215-\u2217\u2223\u2236\u223c\u23d0\u29f5\u29f8\u29f9\ua4f8-\ua4ff\ua789\ua78a\ufe50-\ufe6b]$/u;
 const FULL_WIDTH = /^[\uff01-\uff5e]$/u;
 const STYLED_LETTER = /^[\u2100-\u218b\u{1d400}-\u{1d7ff}\u{1fbf0}-\u{1fbf9}]$/u;
-const WORD = /[\p{L}\p{M}\p{N}_]+/gu;
+const WORD = (): RegExp => /[\p{L}\p{M}\p{N}_]+/gu;
 /** Letters that pass for Latin ones, among Latin ones. */
-const LIKE_LATIN =
+const LIKE_LATIN = (): RegExp =>
   /[\p{Script=Cyrillic}\p{Script=Armenian}\p{Script=Cherokee}\p{Script=Coptic}\p{Script=Lisu}\p{Script=Deseret}\p{Script=Osage}\p{Script=Gothic}\p{Script=Old_Italic}\p{Script=Carian}\p{Script=Lycian}\p{Script=Lydian}\p{Script=Canadian_Aboriginal}ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαικνορυχϲϳͿ\u0250-\u02af\u1d00-\u1dbf]|(?!\d)\p{Nd}/u;
 /** Words that pass for Latin ones as a whole. */
 const TWIN = /^[аеорсухіјѕһԁԛԝӏүАВЕКМНОРСТУХІЈЅԚԜӀҮЗΑΒΕΖΗΙΚΜΝΟΡΤΥΧοναιρυκϲϳͿ]+$/u;
@@ -181,12 +181,12 @@ interface Around {
 function isHidden(character: string, around: Around): boolean {
   if (character === '\\') return startsEscape(around);
   if (character >= ' ' && character <= '~') return false;
-  if (!GRAPHIC.test(character)) {
-    return !(around.isProse && SPACE.test(character)) && !isJoiner(character, around);
+  if (!GRAPHIC().test(character)) {
+    return !(around.isProse && SPACE().test(character)) && !isJoiner(character, around);
   }
   if (character >= '\u2400' && character <= '\u2421') return true;
-  if (IGNORABLE.test(character)) return !isEmojiStyle(character, around);
-  if (MARK.test(character)) return isOddMark(character, around);
+  if (IGNORABLE().test(character)) return !isEmojiStyle(character, around);
+  if (MARK().test(character)) return isOddMark(character, around);
   return !around.isProse && isLookAlike(character, around);
 }
 
@@ -197,23 +197,25 @@ function startsEscape({ characters, index }: Around): boolean {
 function isJoiner(character: string, { characters, index }: Around): boolean {
   if (character !== '\u200c' && character !== '\u200d') return false;
   const [before = '', after = ''] = [characters[index - 1], characters[index + 1]];
-  if (JOINING.test(before) && JOINING.test(after)) return true;
-  return character === '\u200d' && PICTURE.test(before) && PICTURE.test(after);
+  if (JOINING().test(before) && JOINING().test(after)) return true;
+  return character === '\u200d' && PICTURE().test(before) && PICTURE().test(after);
 }
 
 function isEmojiStyle(character: string, { characters, index }: Around): boolean {
   if (character !== '\ufe0f') return false;
   const before = characters[index - 1] ?? '';
-  return EMOJI_TEXT.test(before) || (/^[\d#*]$/.test(before) && characters[index + 1] === '\u20e3');
+  return (
+    EMOJI_TEXT().test(before) || (/^[\d#*]$/.test(before) && characters[index + 1] === '\u20e3')
+  );
 }
 
 /** True for a mark without a letter, one of a stack, and one whose letter has the same look as a single character. */
 function isOddMark(mark: string, { characters, index }: Around): boolean {
   const before = characters[index - 1] ?? '';
   if (mark === '\u20e3') return before !== '\ufe0f';
-  if (!LETTER.test(before) || before <= '~') return true;
+  if (!LETTER().test(before) || before <= '~') return true;
   const marks = characters.slice(Math.max(0, index - MOST_MARKS), index);
-  if (marks.length === MOST_MARKS && marks.every((one) => MARK.test(one))) return true;
+  if (marks.length === MOST_MARKS && marks.every((one) => MARK().test(one))) return true;
   return Array.from(`${before}${mark}`.normalize('NFC')).length < 2;
 }
 
@@ -245,11 +247,11 @@ const NO_TWINS: Twins = { letters: new Set(), hosts: new Map() };
 function twinsOf(text: string): Twins {
   const letters = new Set<number>();
   const hosts = new Map<number, string>();
-  for (const { 0: word, index } of text.matchAll(WORD)) {
+  for (const { 0: word, index } of text.matchAll(WORD())) {
     if (PLAIN_LINE.test(word) || !passesForLatin(word, index, text)) continue;
     let at = index;
     for (const letter of word) {
-      if (LIKE_LATIN.test(letter)) letters.add(at);
+      if (LIKE_LATIN().test(letter)) letters.add(at);
       at += letter.length;
     }
   }
@@ -262,7 +264,7 @@ function twinsOf(text: string): Twins {
 }
 
 function passesForLatin(word: string, at: number, text: string): boolean {
-  if (/\p{Script=Latin}|\d/u.test(word)) return LIKE_LATIN.test(word);
+  if (/\p{Script=Latin}|\d/u.test(word)) return LIKE_LATIN().test(word);
   if (!TWIN.test(word)) return false;
   // `а` and `в` are words of a language, unless they are a part of a path or an address
   const isPart = SYNTAX.test(text[at - 1] ?? '') || SYNTAX.test(text[at + word.length] ?? '');
@@ -273,7 +275,7 @@ function passesForLatin(word: string, at: number, text: string): boolean {
 
 /** Returns JSON in which every character that a terminal would obey or not show is written as `\\uXXXX`. */
 export function jsonText(value: unknown, indent = 0): string {
-  return JSON.stringify(value, null, indent).replaceAll(UNSEEN, (character) =>
+  return JSON.stringify(value, null, indent).replaceAll(UNSEEN(), (character) =>
     Array.from({ length: character.length }, (_, at) => {
       const code = character.charCodeAt(at).toString(16);
       return `\\u${code.padStart(4, '0')}`;
@@ -281,4 +283,4 @@ export function jsonText(value: unknown, indent = 0): string {
   );
 }
 
-const UNSEEN = /[^\P{C}\t\n\p{Co}\u200c\u200d]|[\u2028\u2029]/gu;
+const UNSEEN = (): RegExp => /[^\P{C}\t\n\p{Co}\u200c\u200d]|[\u2028\u2029]/gu;
