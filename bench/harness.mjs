@@ -6,7 +6,9 @@ import path from 'node:path';
 import process from 'node:process';
 import { fileURLToPath } from 'node:url';
 
-export const RYE = fileURLToPath(new URL('../bin/rye.js', import.meta.url));
+/** The program that is measured: `run.mjs` installs the packed package and names it. */
+export const RYE =
+  process.env.RYE_BENCH_PROGRAM ?? fileURLToPath(new URL('../bin/rye.js', import.meta.url));
 
 /** A directive of one turn, which the server of `wire.mjs` answers with text. */
 export const TURN_DIRECTIVE = `\`\`\`xml
@@ -46,8 +48,8 @@ export function openWorkspace(program = RYE) {
 const TIMED = 'TIMEFORMAT="timed %3R %3U %3S"; time "$0" "$@"';
 
 /** One whole process: milliseconds on the clock and of processors, and what it printed. */
-export function measureProcess(args, options) {
-  const spawned = spawnSync('bash', ['-c', TIMED, process.execPath, ...args], {
+export function measureProcess(args, { node = process.execPath, ...options }) {
+  const spawned = spawnSync('bash', ['-c', TIMED, node, ...args], {
     ...options,
     encoding: 'utf8',
   });
@@ -101,7 +103,25 @@ export function startServer(script, args = []) {
   });
 }
 
+/** Ratios of this run by benchmark, part and row, for `--check`. */
+export const recorded = new Map();
+let benchmark = '';
+let part = '';
+
+/** Names the benchmark whose rows follow. */
+export function beginBenchmark(name) {
+  benchmark = name;
+}
+
+/** Notes a ratio to a floor of the same run, smaller is better. `--check` compares it with the one that is kept. */
+export function record(name, ratio) {
+  const key = [benchmark, part, name].map((word) => word.trim()).join(' / ');
+  recorded.set(key, Math.round(ratio * 100) / 100);
+}
+
+/** Prints a row. One that is not indented begins a part. */
 export function row(name, ...cells) {
+  if (!name.startsWith(' ')) part = name;
   process.stdout.write(`${name.padEnd(44)}${cells.map((cell) => cell.padStart(21)).join('')}\n`);
 }
 
@@ -133,6 +153,7 @@ export function processRow(name, { samples, floors, target }) {
   const wall = ratios('wall');
   const cpu = ratios('cpu');
   const typical = (clock) => median(samples.map((sample) => sample[clock]));
+  if (samples !== floors) record(name, median(cpu));
   row(
     `  ${name}`,
     ms(typical('wall')),

@@ -1,8 +1,14 @@
 // Prints how long rye takes, beside a lower bound that is measured in the same run. `npm run bench` runs every benchmark after a
-// build, `npm run bench search` one of them. A benchmark that fails does not stop the others; the exit status is then 1.
+// build, `npm run bench search` one of them; what they run is the packed package. A benchmark that fails does not stop the others; the
+// exit status is then 1. `--check` fails for a ratio that is more than a tenth above the one in ratios.json, `--save` writes them.
+import { readFileSync, writeFileSync } from 'node:fs';
 import process from 'node:process';
+import { parseArgs } from 'node:util';
+import { beginBenchmark, recorded } from './harness.mjs';
+import { install } from './install.mjs';
 
 const BENCHMARKS = [
+  'chat',
   'children',
   'cli-turns',
   'cold-start',
@@ -19,8 +25,15 @@ const BENCHMARKS = [
   'threads',
   'verify',
 ];
+const RATIOS = new URL('ratios.json', import.meta.url);
+const WORSE = 1.1;
+/** A neighbor of the machine can slow one run, not three. */
+const ATTEMPTS = 3;
 
-const names = process.argv.slice(2);
+const { values: options, positionals: names } = parseArgs({
+  options: { check: { type: 'boolean' }, save: { type: 'boolean' } },
+  allowPositionals: true,
+});
 const unknown = names.filter((name) => !BENCHMARKS.includes(name));
 if (unknown.length > 0) {
   process.stderr.write(
@@ -28,15 +41,56 @@ if (unknown.length > 0) {
   );
   process.exit(1);
 }
-for (const name of names.length === 0 ? BENCHMARKS : names) {
-  try {
-    const benchmark = await import(`./${name}.mjs`);
-    await benchmark.run();
-  } catch (error) {
-    process.exitCode = 1;
-    process.stderr.write(
-      `${name} failed: ${error instanceof Error ? error.stack : String(error)}\n`,
-    );
-  }
+const kept = JSON.parse(readFileSync(RATIOS, 'utf8'));
+
+async function measure(name) {
+  beginBenchmark(name);
+  const benchmark = await import(`./${name}.mjs`);
+  await benchmark.run();
   process.stdout.write('\n');
+}
+
+const ratiosOf = (name) => [...recorded].filter(([key]) => key.startsWith(`${name} / `));
+
+/** The rows of a benchmark that are worse than the kept ones. */
+const worse = (name) =>
+  ratiosOf(name).filter(([key, ratio]) => ratio > (kept[key] ?? Number.POSITIVE_INFINITY) * WORSE);
+
+/** Measures again what got worse, and takes the best of each row. */
+async function check(name) {
+  for (let attempt = 1; attempt < ATTEMPTS && worse(name).length > 0; attempt += 1) {
+    const before = new Map(recorded);
+    process.stdout.write(`again: ${worse(name).length} of its rows are worse\n`);
+    await measure(name);
+    for (const [key, ratio] of before)
+      recorded.set(key, Math.min(ratio, recorded.get(key) ?? ratio));
+  }
+  for (const [key, ratio] of worse(name)) {
+    process.exitCode = 1;
+    process.stderr.write(`worse: ${key} is ${ratio}, kept is ${kept[key]}\n`);
+  }
+}
+
+const { program, remove } = install();
+// the benchmarks read it when they are loaded
+process.env.RYE_BENCH_PROGRAM = program;
+try {
+  for (const name of names.length === 0 ? BENCHMARKS : names) {
+    try {
+      await measure(name);
+      if (options.check) await check(name);
+    } catch (error) {
+      process.exitCode = 1;
+      process.stderr.write(
+        `${name} failed: ${error instanceof Error ? error.stack : String(error)}\n`,
+      );
+    }
+  }
+} finally {
+  remove();
+}
+if (options.save) {
+  const all = Object.entries({ ...kept, ...Object.fromEntries(recorded) });
+  const sorted = all.toSorted(([one], [other]) => (one < other ? -1 : 1));
+  writeFileSync(RATIOS, `${JSON.stringify(Object.fromEntries(sorted), null, 2)}\n`);
 }

@@ -101,7 +101,7 @@ function writeKept(name, bytes) {
  * V8 compares no more than the length of a text with what it compiled.
  */
 function buildName(source, filename) {
-  const hash = source.latin1Slice(2, 34);
+  const hash = source.slice(2, 34);
   return `${hash}-${Math.trunc(require('node:fs').statSync(filename).mtimeMs)}`;
 }
 
@@ -110,7 +110,8 @@ function loadProgram() {
   const filename = require('node:path').join(__dirname, '..', 'dist', 'cli', 'program.cjs');
   let source;
   try {
-    source = require('node:fs').readFileSync(filename);
+    // one byte a character: another copy of it would cost as much memory again
+    source = require('node:fs').readFileSync(filename, 'latin1');
   } catch {
     return undefined;
   }
@@ -118,7 +119,7 @@ function loadProgram() {
   const build = buildName(source, filename);
   const file = `program-${KINDS[first] ?? 'other'}-${process.version}-${process.arch}-${build}`;
   const cachedData = readKept(file);
-  const script = new Script(source.latin1Slice(), { filename, cachedData });
+  const script = new Script(source, { filename, cachedData });
   if (cachedData === undefined || script.cachedDataRejected) {
     // with the functions that the command called, if it ended well
     process.once('exit', () => {
