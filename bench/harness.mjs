@@ -113,7 +113,7 @@ export function beginBenchmark(name) {
   benchmark = name;
 }
 
-/** Notes a ratio to a floor of the same run, smaller is better. `--check` compares it with the one that is kept. */
+/** Notes a ratio to a floor of the same run, smaller is better. `--check` compares it with the kept ratio. */
 export function record(name, ratio) {
   const key = [benchmark, part, name].map((word) => word.trim()).join(' / ');
   recorded.set(key, Math.round(ratio * 100) / 100);

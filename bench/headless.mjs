@@ -27,7 +27,7 @@ const TARGET_MIB = 75;
 const BARE = fileURLToPath(new URL('bare-client.mjs', import.meta.url));
 const PI_HOME = new URL('../node_modules/@mariozechner/pi-coding-agent/', import.meta.url);
 const PI = fileURLToPath(new URL('dist/cli.js', PI_HOME));
-/** What any project may have: the rest of YAML, not only nested names. */
+/** A file as any project may have: lists, quotes, nested mappings in braces. */
 const PROVIDER = `# A gateway of this company.
 kind: openai
 base_url: "http://127.0.0.1:9/v1"

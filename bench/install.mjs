@@ -30,7 +30,7 @@ export function install() {
 }
 
 /**
- * Installs versions of Node from the registry, beside the one that runs this. Returns name and program of each, and a function that
+ * Installs versions of Node from the registry, beside the running one. Returns name and program of each, and a function that
  * removes them; a version that cannot be had is reported and left away.
  */
 export function installNodes(versions) {
