@@ -1,16 +1,16 @@
 import {
   array,
   assert,
-  asyncProperty,
   boolean,
   constantFrom,
   integer,
   option,
+  property,
   record,
   tuple,
 } from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { approvalProblems } from '../../src/kernel/app/verification/approvals.ts';
+import { LogAudit } from '../../src/kernel/app/verification/approvals.ts';
 import type {
   ApprovalDecided,
   ApprovalDecision,
@@ -195,13 +195,19 @@ const steps = record({
   named: boolean(),
 });
 
+function audited(events: readonly LogEvent[], plan?: ConstructorParameters<typeof LogAudit>[1]) {
+  const audit = new LogAudit(THREAD, plan, keys);
+  for (const one of events) audit.take(one);
+  return audit.result(false);
+}
+
 describe('the approvals in a log', () => {
-  it('are judged by rye verify as by a checker that shares no code with it', async () => {
+  it('are judged by rye verify as by a checker that shares no code with it', () => {
     let refused = 0;
     let accepted = 0;
     const log = tuple(array(asks, { minLength: 3, maxLength: 3 }), array(steps, { maxLength: 14 }));
-    await assert(
-      asyncProperty(log, boolean(), async ([given, moves], isForeign) => {
+    assert(
+      property(log, boolean(), ([given, moves], isForeign) => {
         const known = given.map((ask, index) =>
           requestOf(ask, index, isForeign && index === 2 ? 'other' : THREAD),
         );
@@ -227,11 +233,7 @@ describe('the approvals in a log', () => {
           };
           return event('approval_decided', decided, time / 2);
         });
-        const { problems } = await approvalProblems(
-          { threadId: THREAD, events: events as LogEvent[] },
-          undefined,
-          keys,
-        );
+        const { problems } = audited(events as LogEvent[]);
         const independent = unapprovedCalls(THREAD, events, KNOWN);
         const calls = problems.map((problem) => /the call (call-\d)/.exec(problem)?.[1]);
         refused += calls.length;
@@ -329,12 +331,8 @@ describe('the approvals in a log', () => {
       'revoked',
     ],
     ['with a key that was revoked later', [asked, approved({ who: 1, days: 2 }), ran()], undefined],
-  ])('%s', async (_name, events, problem) => {
-    const { problems } = await approvalProblems(
-      { threadId: THREAD, events: events as LogEvent[] },
-      undefined,
-      keys,
-    );
+  ])('%s', (_name, events, problem) => {
+    const { problems } = audited(events as LogEvent[]);
     expect(problems).toEqual(problem === undefined ? [] : [expect.stringContaining(problem)]);
     expect(unapprovedCalls(THREAD, events, KNOWN)).toHaveLength(problem === undefined ? 0 : 1);
   });
@@ -342,7 +340,7 @@ describe('the approvals in a log', () => {
   it('a call that the plan asks about needs a decision although the log has no request', async () => {
     const plan = { asks: [{ source: 'directive', reason: '', capability: 'rye.execute.tool.*' }] };
     const events = [event('tool_call_start', startOf(undefined, 0, 'ls'), 1)] as LogEvent[];
-    const { problems } = await approvalProblems({ threadId: THREAD, events }, plan, keys);
+    const { problems } = audited(events, plan);
     expect(problems).toHaveLength(1);
   });
 
@@ -350,12 +348,12 @@ describe('the approvals in a log', () => {
     ['after the last change of the plan', ['plan_changed', 'start'], 1],
     ['before it, where another plan was in force', ['start', 'plan_changed'], 0],
     ['between two changes', ['plan_changed', 'start', 'plan_changed'], 0],
-  ])('a call without a request is judged by the plan %s', async (_name, order, count) => {
+  ])('a call without a request is judged by the plan %s', (_name, order, count) => {
     const plan = { asks: [{ source: 'directive', reason: '', capability: 'rye.execute.tool.*' }] };
     const start = event('tool_call_start', startOf(undefined, 0, 'ls'), 1);
     const change = event('plan_changed', { changes: [] }, 1);
     const events = order.map((one) => (one === 'start' ? start : change)) as LogEvent[];
-    const { problems } = await approvalProblems({ threadId: THREAD, events }, plan, keys);
+    const { problems } = audited(events, plan);
     expect(problems).toHaveLength(count);
   });
 
@@ -370,11 +368,11 @@ describe('the approvals in a log', () => {
   ])('a call of %s %j is asked about as %s, and not by its tool', async (tool, input, needed) => {
     const start = { ...startOf(undefined, 0, ''), tool, input };
     const events = [event('tool_call_start', start, 1)] as LogEvent[];
-    const problemsFor = async (capability: string) => {
+    const problemsFor = (capability: string) => {
       const plan = { asks: [{ source: 'directive', reason: '', capability }] };
-      return (await approvalProblems({ threadId: THREAD, events }, plan, keys)).problems.length;
+      return audited(events, plan).problems.length;
     };
     const byTool = `rye.execute.tool.${tool.replaceAll('/', '.')}`;
-    expect([await problemsFor(needed), await problemsFor(byTool)]).toEqual([1, 0]);
+    expect([problemsFor(needed), problemsFor(byTool)]).toEqual([1, 0]);
   });
 });

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { approvalProblems } from '../../src/kernel/app/verification/approvals.ts';
+import { LogAudit } from '../../src/kernel/app/verification/approvals.ts';
 import { directive } from '../attacks/lab.ts';
 import { starts } from './family.ts';
 import { calls, house, payloads, reply, toolUse } from './house.ts';
@@ -126,16 +126,19 @@ it('verify refuses an edited call that no rule was asked about', async () => {
   await here.json(['approve', id, '--no-resume', ...input(PUSH)]);
   await here.json(['threads', 'resume', threadId]);
   const events = here.log(threadId);
-  const audit = async (log: typeof events) =>
-    (await approvalProblems({ threadId, events: log }, undefined, keysOf(here))).problems;
-  expect(await audit(events)).toEqual([]);
+  const audit = (log: typeof events) => {
+    const checks = new LogAudit(threadId, undefined, keysOf(here));
+    for (const event of log) checks.take(event);
+    return checks.result(false).problems;
+  };
+  expect(audit(events)).toEqual([]);
   const forged = events.map((event) => {
     const { payload, event_type: type } = event;
     if (type !== 'tool_call_start' || !('approval' in payload) || !payload.approval) return event;
     const { edited: _gone, ...approval } = payload.approval;
     return { ...event, payload: { ...payload, approval } };
   });
-  expect(await audit(forged as typeof events)).toEqual([
+  expect(audit(forged as typeof events)).toEqual([
     expect.stringContaining('the rules were not asked'),
   ]);
 });

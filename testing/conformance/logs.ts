@@ -192,6 +192,31 @@ export function logCases(open: OpenStore): void {
     });
   });
 
+  it('shows a listener each line in the pass that verifies, also after a flaw', async () => {
+    const { logs, owners } = await open();
+    const options = writerOptions({ owners });
+    const { verifier } = options;
+    const writer = await logs.create(headerFor('t-1'), options);
+    for (const text of ['one', 'two', 'three']) await durable(writer, [userMessage(text)]);
+    await writer.close();
+    const whole: Buffer[] = [];
+    for await (const chunk of logs.bytes('t-1')) whole.push(Buffer.from(chunk));
+    const { verifier: stranger } = writerOptions({ owners });
+    for (const keys of [verifier, stranger]) {
+      let shown = '';
+      const listener = {
+        lines: (run: Buffer): boolean => {
+          shown += run.toString();
+          return true;
+        },
+        oversized: (): boolean => true,
+      };
+      const verdict = await logs.verify('t-1', { verifier: keys, listener });
+      expect(verdict.ok).toBe(keys === verifier);
+      expect(shown).toBe(Buffer.concat(whole).toString());
+    }
+  });
+
   it('archives a log that can still be read and verified', async () => {
     const { logs, owners } = await open();
     const options = writerOptions({ owners });

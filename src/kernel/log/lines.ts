@@ -1,43 +1,69 @@
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
-import { decodeLine } from './codec.ts';
-import { eachLine, LineScanner } from './scanner.ts';
+import { decodeLine, matchesAt, seqAt, typeDistance } from './codec.ts';
+import { eachLine, type LineVisitor } from './scanner.ts';
 
-/**
- * The lines of a log that contain one of these texts, without their line feeds. Only they become strings, so that memory does
- * not grow with the log. Lines over 16 MiB are skipped, as by every reader.
- */
-export async function* linesWith(
-  chunks: AsyncIterable<Uint8Array>,
-  texts: readonly string[],
-): AsyncGenerator<string, void, undefined> {
-  const wanted = texts.map((text) => Buffer.from(text));
-  const isWanted = (bytes: Buffer): boolean => wanted.some((text) => bytes.includes(text));
-  let picked: string[] = [];
-  const scanner = new LineScanner([
-    {
-      lines: (run) =>
-        !isWanted(run) ||
-        eachLine(run, (start, end) => {
-          if (isWanted(run.subarray(start, end))) picked.push(run.toString('utf8', start, end - 1));
-          return true;
-        }),
-      oversized: () => true,
-    },
-  ]);
-  for await (const chunk of chunks) {
-    scanner.push(chunk);
-    yield* picked;
-    picked = [];
-  }
+export interface PickerOptions {
+  readonly threadId: string;
+  /** The types of the events that {@link event} takes. */
+  readonly types: readonly LogEvent['event_type'][];
+  event(event: LogEvent | UnknownEvent): void;
+  /** A text, and what takes the lines that contain it. */
+  readonly text?: { readonly of: string; take(line: string): void };
 }
 
-/** The events of these types in a log, in order, parsed one at a time; a few others may be among them. */
-export async function* eventsWith(
-  chunks: AsyncIterable<Uint8Array>,
-  types: readonly LogEvent['event_type'][],
-): AsyncGenerator<LogEvent | UnknownEvent, void, undefined> {
-  const members = types.map((type) => `"event_type":"${type}"`);
-  for await (const line of linesWith(chunks, members)) {
-    for (const piece of decodeLine(line)) if ('event' in piece) yield piece.event;
+const TYPE = Buffer.from('"event_type":"');
+
+/**
+ * Picks the events of some types from a log, and the lines with a text, while others scan it. Only they become strings, so
+ * that memory does not grow with the log. Lines over 16 MiB are skipped, as by every reader.
+ */
+export class LinePicker implements LineVisitor {
+  readonly #options: PickerOptions;
+  readonly #text: Buffer | undefined;
+  /** What follows {@link TYPE} in a line that is wanted. */
+  readonly #ends: readonly Buffer[];
+  readonly #distance: number;
+
+  constructor(options: PickerOptions) {
+    this.#options = options;
+    this.#text = options.text && Buffer.from(options.text.of);
+    this.#ends = options.types.map((type) => Buffer.from(`${type}"`));
+    this.#distance = typeDistance(options.threadId);
+  }
+
+  lines(run: Buffer): boolean {
+    const hasText = this.#text !== undefined && run.includes(this.#text);
+    return eachLine(run, (start, end) => {
+      if (hasText && this.#text && run.subarray(start, end).includes(this.#text)) {
+        this.#options.text?.take(run.toString('utf8', start, end - 1));
+      }
+      if (this.#isWanted(run, start, end)) this.#give(run.toString('utf8', start, end - 1));
+      return true;
+    });
+  }
+
+  oversized(): boolean {
+    return true;
+  }
+
+  /** The writer puts the type at one place; a line of another form is searched. */
+  #isWanted(run: Buffer, start: number, end: number): boolean {
+    const seq = seqAt(run, start);
+    const at = seq === undefined ? 0 : seq.end + this.#distance;
+    if (seq !== undefined && matchesAt(run, TYPE, at)) {
+      const from = at + TYPE.length;
+      return this.#ends.some((name) => run[from] === name[0] && matchesAt(run, name, from));
+    }
+    const line = run.subarray(start, end);
+    return this.#ends.some((name) => line.includes(Buffer.concat([TYPE, name])));
+  }
+
+  #give(line: string): void {
+    const { types, event } = this.#options;
+    for (const piece of decodeLine(line)) {
+      if ('event' in piece && (types as readonly string[]).includes(piece.event.event_type)) {
+        event(piece.event);
+      }
+    }
   }
 }

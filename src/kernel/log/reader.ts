@@ -128,14 +128,38 @@ export async function readVerified(
   return { verdict, events: count === -1 ? opened.events : opened.events.slice(0, count) };
 }
 
-/** Verifies a log in one sequential pass. */
+/** Verifies a log in one sequential pass. `listener` takes all of its lines in the same pass, also after a flaw. */
 export async function verifyLog(
   source: LogSource,
-  options: Omit<LogVerifierOptions, 'threadId'>,
+  { listener, ...options }: VerifyOptions,
 ): Promise<LogVerification> {
   const verifier = new LogVerifier({ threadId: source.threadId, ...options });
-  await scan(source.chunks(), verifier);
+  if (listener === undefined) await scan(source.chunks(), verifier);
+  else await scan(source.chunks(), untilEnough(verifier), listener);
   return verifier.verdict();
+}
+
+export interface VerifyOptions extends Omit<LogVerifierOptions, 'threadId'> {
+  /** What it finds is of a log that may be changed: ask the verdict first. */
+  readonly listener?: LineVisitor;
+}
+
+/** A visitor that does not end the scan for others when it has enough. */
+function untilEnough(visitor: LogVerifier): LineVisitor {
+  let isOpen = true;
+  return {
+    chunk: (bytes) => {
+      if (isOpen) visitor.chunk(bytes);
+    },
+    lines: (run, offset) => {
+      isOpen &&= visitor.lines(run, offset);
+      return true;
+    },
+    oversized: (offset) => {
+      isOpen &&= visitor.oversized(offset);
+      return true;
+    },
+  };
 }
 
 /** Events with a seq above `since` in chunks that begin with the line at `offset`. What is no event is skipped. */

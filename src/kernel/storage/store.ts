@@ -11,7 +11,7 @@ import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import type { ThreadRecord, ThreadStatus } from '../core/thread.ts';
 import type { Cost } from '../core/usage.ts';
 import type { Checkpoint, LogHead } from '../log/checkpoint.ts';
-import type { OpenedLog, VerifiedLog } from '../log/reader.ts';
+import type { OpenedLog, VerifiedLog, VerifyOptions } from '../log/reader.ts';
 import type { TreeEntry } from '../log/tree.ts';
 import type { LogExtent, LogVerification } from '../log/verifier.ts';
 import type { Approvals } from './approvals.ts';
@@ -274,7 +274,7 @@ export interface LogStore {
    */
   readVerified(
     threadId: string,
-    options: VerifyOptions & { readonly entriesOnly?: boolean },
+    options: Omit<VerifyOptions, 'listener'> & { readonly entriesOnly?: boolean },
   ): Promise<VerifiedLog>;
   /**
    * Finds one entry by its full id. A large log has an index of offsets, which is rebuilt if it doesn't fit the log;
@@ -342,13 +342,9 @@ export interface LogPart {
 }
 
 /** Bytes that were taken off a log. Nothing in them is verified. */
-export type QuarantinedPart = EventPayloads['log_quarantined'];
+export type { VerifyOptions };
 
-export interface VerifyOptions {
-  readonly verifier: PayloadVerifier;
-  /** From a finished thread's thread.json: then nothing may be missing or unsigned. */
-  readonly expected?: LogExtent | undefined;
-}
+export type QuarantinedPart = EventPayloads['log_quarantined'];
 
 export interface FollowOptions {
   readonly since?: number;

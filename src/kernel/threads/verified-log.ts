@@ -45,7 +45,14 @@ export async function verifyAgainstHead(
 ): Promise<LogVerification> {
   // first, because the log only grows
   const known = await registry.signedHead(threadId);
-  const verdict = await logs.verify(threadId, options);
+  return againstHead(await logs.verify(threadId, options), known);
+}
+
+/** Compares what a log shows with the signed end that the registry knew before it was read. */
+export function againstHead(
+  verdict: LogVerification,
+  known: Awaited<ReturnType<Store['registry']['signedHead']>>,
+): LogVerification {
   if (!known || (!verdict.ok && !verdict.unsigned)) return verdict;
   const end = verdict.head?.seq ?? 0;
   if (end >= known.seq) return verdict;

@@ -22,31 +22,10 @@ const NOT_JUDGED = 'the rules were not asked about the input that a person gave'
 type Start = EventPayloads['tool_call_start'];
 type Approved = Extract<Judgement, { state: 'approved' }>;
 
-/**
- * Returns the problems of the calls of a log that a person had to decide about: each needs a decision before it, good
- * signatures of keys that are trusted or were then, the quorum, and uses that are left.
- */
-export async function approvalProblems(
-  { threadId, events, isCopy = false }: AuditedLog,
-  plan: Pick<ThreadPlan, 'asks'> | undefined,
-  keys: Pick<KeyLookup, 'find'>,
-): Promise<{ readonly problems: readonly string[]; readonly checked: number }> {
-  return await new ApprovalAudit(threadId, plan, keys).run(isCopy ? ownPart(events) : events);
-}
-
-/** Yields the events after those that a fork or a successor has copied: their calls ran in the thread before, and are checked there. */
-async function* ownPart(events: AuditedLog['events']): AsyncGenerator<LogEvent | UnknownEvent> {
-  let isOwn = false;
-  for await (const event of events) {
-    isOwn ||= BEGINS_OWN.has(event.event_type);
-    if (isOwn) yield event;
-  }
-}
-
 const BEGINNINGS = ['thread_finished', 'thread_continued', 'run_started', 'turn_started'] as const;
 const BEGINS_OWN: ReadonlySet<string> = new Set(BEGINNINGS);
 
-/** The events that {@link approvalProblems} looks at. */
+/** The events that an audit looks at. Others are skipped. */
 export const AUDITED_EVENTS = [
   'approval_requested',
   'approval_decided',
@@ -55,16 +34,47 @@ export const AUDITED_EVENTS = [
   ...BEGINNINGS,
 ] as const;
 
-/** The log of one thread. */
-interface AuditedLog {
-  readonly threadId: string;
-  /** Others than {@link AUDITED_EVENTS} are skipped. */
-  readonly events: AsyncIterable<LogEvent | UnknownEvent> | Iterable<LogEvent | UnknownEvent>;
-  /** The log begins with a part that was copied from another thread. */
-  readonly isCopy?: boolean;
+interface AuditResult {
+  readonly problems: readonly string[];
+  readonly checked: number;
+}
+
+/**
+ * Finds the problems of the calls of a log that a person had to decide about: each needs a decision before it, good
+ * signatures of keys that are trusted or were then, the quorum, and uses that are left.
+ */
+export class LogAudit {
+  readonly #whole: ApprovalAudit;
+  readonly #own: ApprovalAudit;
+  #isOwn = false;
+
+  constructor(
+    threadId: string,
+    plan: Pick<ThreadPlan, 'asks'> | undefined,
+    keys: Pick<KeyLookup, 'find'>,
+  ) {
+    this.#whole = new ApprovalAudit(threadId, plan, keys);
+    this.#own = new ApprovalAudit(threadId, plan, keys);
+  }
+
+  /** Takes the next event of the log. */
+  take(event: LogEvent | UnknownEvent): void {
+    this.#whole.take(event);
+    this.#isOwn ||= BEGINS_OWN.has(event.event_type);
+    if (this.#isOwn) this.#own.take(event);
+  }
+
+  /** `isCopy`: a fork or a successor has copied the first part. Its calls ran in the thread before, and are checked there. */
+  result(isCopy: boolean): AuditResult {
+    return isCopy ? this.#own.result() : this.#whole.result();
+  }
 }
 
 class ApprovalAudit {
+  readonly #problems: string[] = [];
+  /** Problems that only the plan shows: a plan of before is not kept. */
+  #byPlan: string[] = [];
+  #checked = 0;
   readonly #threadId: string;
   readonly #plan: Pick<ThreadPlan, 'asks'> | undefined;
   readonly #keys: Pick<KeyLookup, 'find'>;
@@ -82,27 +92,26 @@ class ApprovalAudit {
     this.#keys = keys;
   }
 
-  async run(events: AuditedLog['events']) {
-    const problems: string[] = [];
-    // what only the plan shows: a plan of before is not kept
-    let byPlan: string[] = [];
-    let checked = 0;
-    for await (const event of events) {
-      if (isKnown(event, 'approval_requested')) this.#request(event.payload);
-      else if (isKnown(event, 'approval_decided')) this.#decide(event.payload);
-      else if (isKnown(event, 'plan_changed')) byPlan = [];
-      else if (isKnown(event, 'tool_call_start')) {
-        const { call_id: callId, tool, approval } = event.payload;
-        const text = (problem: string): string => `the call ${callId} of ${tool}: ${problem}`;
-        const isAsked = approval !== undefined || this.#asked.has(callId);
-        const problem = isAsked ? this.#problemOf(event.payload, event.timestamp) : undefined;
-        const lack = problem === undefined ? this.#lackOf(event.payload) : undefined;
-        if (isAsked) checked += 1;
-        if (problem !== undefined) problems.push(text(problem));
-        if (lack !== undefined) byPlan.push(text(lack));
-      }
-    }
-    return { problems: [...problems, ...byPlan], checked };
+  take(event: LogEvent | UnknownEvent): void {
+    if (isKnown(event, 'approval_requested')) this.#request(event.payload);
+    else if (isKnown(event, 'approval_decided')) this.#decide(event.payload);
+    else if (isKnown(event, 'plan_changed')) this.#byPlan = [];
+    else if (isKnown(event, 'tool_call_start')) this.#start(event.payload, event.timestamp);
+  }
+
+  result(): AuditResult {
+    return { problems: [...this.#problems, ...this.#byPlan], checked: this.#checked };
+  }
+
+  #start(start: Start, time: string): void {
+    const { call_id: callId, tool, approval } = start;
+    const text = (problem: string): string => `the call ${callId} of ${tool}: ${problem}`;
+    const isAsked = approval !== undefined || this.#asked.has(callId);
+    const problem = isAsked ? this.#problemOf(start, time) : undefined;
+    const lack = problem === undefined ? this.#lackOf(start) : undefined;
+    if (isAsked) this.#checked += 1;
+    if (problem !== undefined) this.#problems.push(text(problem));
+    if (lack !== undefined) this.#byPlan.push(text(lack));
   }
 
   /** Like a decision, a request that is there twice keeps its first meaning. */

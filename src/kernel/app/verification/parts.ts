@@ -1,10 +1,8 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ErrorInfo, toRyeError } from '../../core/errors.ts';
-import { isRecord, parseJson } from '../../core/json.ts';
 import { isFinal } from '../../core/thread.ts';
 import { readRegular } from '../../disk/regular-file.ts';
-import { linesWith } from '../../log/lines.ts';
 import type { ThreadFiles } from '../../threads/ports.ts';
 import type { ThreadDocument } from '../../threads/thread-document.ts';
 import { rollbackHint, verifyLog } from '../../threads/verified-log.ts';
@@ -12,6 +10,7 @@ import { sha256Hex } from '../../trust/keys.ts';
 import type { LogMark, ThreadVerification } from '../api/threads.ts';
 import { ThreadHeads, threadFiles } from '../thread-files.ts';
 import type { Workspace } from '../workspace.ts';
+import type { NamedArtifact } from './log-facts.ts';
 
 export type Check = ThreadVerification['checks'][number];
 
@@ -54,14 +53,13 @@ export function missingPart(name: Check['name'], path: string, threadId: string)
 }
 
 /** Checks the artifacts that the log names: each is there, and has the bytes that were written. */
-export async function verifyArtifacts(examined: Examined): Promise<{
-  readonly checks: readonly Check[];
-  readonly names: ReadonlySet<string>;
-}> {
-  const { workspace, threadId } = examined;
+export function verifyArtifacts(
+  { workspace, threadId }: Examined,
+  artifacts: readonly NamedArtifact[],
+): { readonly checks: readonly Check[]; readonly names: ReadonlySet<string> } {
   const names = new Set<string>();
   const problems: string[] = [];
-  for (const { path, sha256 } of await artifactsOf(examined)) {
+  for (const { path, sha256 } of artifacts) {
     names.add(path);
     const problem = artifactProblem(join(workspace.options.projectPath, path), path, sha256);
     if (problem !== undefined) problems.push(problem);
@@ -79,38 +77,6 @@ export async function verifyArtifacts(examined: Examined): Promise<{
     hint: `Restore the artifacts of ${threadId} from a backup.`,
   } as const;
   return { checks: [{ name: 'artifacts', ok: false, error }], names };
-}
-
-interface NamedArtifact {
-  readonly path: string;
-  /** The whole hash, or the beginning of it; absent in logs of older versions. */
-  readonly sha256: string | undefined;
-}
-
-const SETTLED = '"event_type":"tool_settled"';
-const TEXT_ARTIFACT = '/artifacts/text-';
-/** Texts that were too long for a line are kept under the beginning of their hash. */
-const KEPT_TEXT = /\.ai\/state\/threads\/[^"\\]+\/artifacts\/text-([0-9a-f]{32})\.txt/g;
-
-/** Artifacts that the log names; of its lines only those that may name one are looked into. */
-async function artifactsOf({ workspace, threadId }: Examined): Promise<readonly NamedArtifact[]> {
-  const named: NamedArtifact[] = [];
-  const own = `.ai/state/threads/${threadId}/artifacts/`;
-  const bytes = workspace.store.logs.bytes(threadId);
-  for await (const line of linesWith(bytes, [TEXT_ARTIFACT, SETTLED])) {
-    if (line.includes(TEXT_ARTIFACT)) {
-      for (const [path, sha256] of line.matchAll(KEPT_TEXT))
-        if (path?.startsWith(own)) named.push({ path, sha256 });
-    }
-    if (!line.includes(SETTLED)) continue;
-    const event = parseJson(line);
-    if (!isRecord(event) || event['event_type'] !== 'tool_settled') continue;
-    const payload = isRecord(event) && isRecord(event['payload']) ? event['payload'] : {};
-    const { artifact, artifact_sha256: sha256 } = payload;
-    if (typeof artifact !== 'string') continue;
-    named.push({ path: artifact, sha256: typeof sha256 === 'string' ? sha256 : undefined });
-  }
-  return named;
 }
 
 function artifactProblem(

@@ -1,17 +1,16 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { messageOf, RyeError } from '../../core/errors.ts';
+import { type ErrorInfo, messageOf, RyeError } from '../../core/errors.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
 import { readRegular } from '../../disk/regular-file.ts';
 import { renderCapabilities } from '../../export/capabilities.ts';
 import { displacedRecord } from '../../items/binding.ts';
-import { decodeHeader } from '../../log/codec.ts';
-import { eventsWith, linesWith } from '../../log/lines.ts';
 import type { LogVerification, VerifyOptions } from '../../storage/store.ts';
 import { signedEnd } from '../../threads/family/signed-end.ts';
 import type { ThreadFiles } from '../../threads/ports.ts';
 import type { ThreadDocument } from '../../threads/thread-document.ts';
 import { capabilitiesSubject, exportSubject } from '../../threads/thread-files-fs.ts';
-import { rollbackHint, verifyAgainstHead } from '../../threads/verified-log.ts';
+import { againstHead, rollbackHint } from '../../threads/verified-log.ts';
 import { faultError } from '../../trust/policy.ts';
 import { checkDigest, checkText, type Verdict } from '../../trust/signature.ts';
 import { blankSignatureLine } from '../../trust/signature-line.ts';
@@ -19,7 +18,8 @@ import { digestSigned, type SignedDigest } from '../../trust/signed-digest-fs.ts
 import type { ThreadVerification } from '../api/threads.ts';
 import { recordHash, ThreadHeads, threadFiles } from '../thread-files.ts';
 import type { Workspace } from '../workspace.ts';
-import { AUDITED_EVENTS, approvalProblems } from './approvals.ts';
+import { LogAudit } from './approvals.ts';
+import { LogFacts } from './log-facts.ts';
 import {
   type Check,
   type Examined,
@@ -66,18 +66,18 @@ async function examine(
   files: ThreadFiles,
   threadId: string,
 ): Promise<ThreadVerification> {
-  const { document, checks } = await verifyRecord(workspace, files, threadId);
+  const { document, checks, log } = await verifyRecord(workspace, files, threadId);
   // nothing of it is signed, so that no other check could tell more
   const [first] = checks;
   if (first?.error?.code === 'unsigned')
     return { thread_id: threadId, ok: false, checks: [first], warnings: [] };
   const examined = { workspace, files, threadId, document };
-  const artifacts = await verifyArtifacts(examined);
+  const artifacts = verifyArtifacts(examined, log.facts.artifacts);
   const head = await verifyHead(examined);
   const all = [
     ...checks,
     ...(await verifyPlan(examined)),
-    ...(await verifyApprovals(examined)),
+    ...(document ? approvalsOf(log) : []),
     ...(await verifyCapabilities(examined)),
     ...originOf(document),
     ...(await verifyExport(examined, head.exported)),
@@ -107,46 +107,14 @@ function originOf(document: Examined['document']): readonly Check[] {
 }
 
 /** Checks that every call which a person had to decide about has a decision before it; nothing where no call asked. */
-async function verifyApprovals({
-  workspace,
-  files,
-  threadId,
-  document,
-}: Examined): Promise<readonly Check[]> {
-  if (!document) return [];
-  try {
-    const bytes = () => workspace.store.logs.bytes(threadId);
-    const isCopy = (await isContinuation(bytes())) || (await isBranch(bytes()));
-    const asks = document.asks ? await files.readPlan(document) : undefined;
-    const { problems, checked } = await approvalProblems(
-      { threadId, events: eventsWith(bytes(), AUDITED_EVENTS), isCopy },
-      asks,
-      workspace.keyring,
-    );
-    const [first] = problems;
-    if (checked === 0 && first === undefined) return [];
-    if (first === undefined)
-      return [{ name: 'approvals', ok: true, detail: `${checked} verified` }];
-    const error = { code: 'approval_invalid' as const, message: problems.join('; ') };
-    return [{ name: 'approvals', ok: false, error }];
-  } catch (error) {
-    if (error instanceof RyeError && error.code === 'thread_not_found') return [];
-    return [{ name: 'approvals', ok: false, error: infoOf(error) }];
-  }
-}
-
-async function isContinuation(bytes: AsyncIterable<Buffer>): Promise<boolean> {
-  for await (const _ of eventsWith(bytes, ['thread_continued'])) return true;
-  return false;
-}
-
-/** True for the log of a thread that was branched from another one. */
-async function isBranch(bytes: AsyncIterable<Buffer>): Promise<boolean> {
-  for await (const line of linesWith(bytes, ['{'])) {
-    const decoded = decodeHeader(line);
-    return 'header' in decoded && decoded.header.branched_from !== undefined;
-  }
-  return false;
+function approvalsOf({ facts, planProblem }: ReadLog): readonly Check[] {
+  if (planProblem !== undefined) return [{ name: 'approvals', ok: false, error: planProblem }];
+  const { problems, checked } = facts.approvals;
+  const [first] = problems;
+  if (checked === 0 && first === undefined) return [];
+  if (first === undefined) return [{ name: 'approvals', ok: true, detail: `${checked} verified` }];
+  const error = { code: 'approval_invalid' as const, message: problems.join('; ') };
+  return [{ name: 'approvals', ok: false, error }];
 }
 
 async function verifyCapabilities(examined: Examined): Promise<Check[]> {
@@ -190,10 +158,41 @@ async function verifyRecord(
   workspace: Workspace,
   files: ThreadFiles,
   threadId: string,
-): Promise<{ readonly document: ThreadDocument | undefined; readonly checks: Check[] }> {
+): Promise<{
+  readonly document: ThreadDocument | undefined;
+  readonly checks: Check[];
+  readonly log: ReadLog;
+}> {
   const { document, check: read } = await verifyDocument(files, threadId);
   const check = read.ok ? await verifyEnd(workspace, files, threadId, read) : read;
-  return { document, checks: [check, await verifyTranscript(workspace, threadId, document)] };
+  const log = await readLog(workspace, files, threadId, document);
+  return { document, checks: [check, log.check], log };
+}
+
+/** What one pass through the log has found. */
+interface ReadLog {
+  readonly check: Check;
+  readonly facts: LogFacts;
+  /** Why it is not known which calls the plan asks about. */
+  readonly planProblem: ErrorInfo | undefined;
+}
+
+async function readLog(
+  workspace: Workspace,
+  files: ThreadFiles,
+  threadId: string,
+  document: ThreadDocument | undefined,
+): Promise<ReadLog> {
+  let plan: Pick<ThreadPlan, 'asks'> | undefined;
+  let planProblem: ErrorInfo | undefined;
+  try {
+    plan = document?.asks ? await files.readPlan(document) : undefined;
+  } catch (error) {
+    planProblem = infoOf(error);
+  }
+  const facts = new LogFacts(threadId, new LogAudit(threadId, plan, workspace.keyring));
+  const check = await verifyTranscript(workspace, threadId, document, facts);
+  return { check, facts, planProblem };
 }
 
 /** Compares the end of a thread in a store of many machines, where lists and waits find it, with the signed one. */
@@ -232,24 +231,35 @@ async function verifyKnown(
   threadId: string,
   verify: VerifyOptions,
 ): Promise<LogVerification> {
+  // first, because the log only grows
+  const known = isRegistryMade ? await signedHeadIn(store, threadId) : undefined;
+  return againstHead(await store.logs.verify(threadId, verify), known);
+}
+
+async function signedHeadIn({ registry }: Workspace['store'], threadId: string) {
   try {
-    if (isRegistryMade) return await verifyAgainstHead(store, threadId, verify);
+    return await registry.signedHead(threadId);
   } catch (error) {
-    if (!(error instanceof RyeError) || error.code !== 'storage_failed') throw error;
+    if (error instanceof RyeError && error.code === 'storage_failed') return undefined;
+    throw error;
   }
-  return await store.logs.verify(threadId, verify);
 }
 
 async function verifyTranscript(
   workspace: Workspace,
   threadId: string,
   document: ThreadDocument | undefined,
+  listener: LogFacts,
 ): Promise<Check> {
   try {
     const result = await verifyKnown(workspace, threadId, {
       verifier: workspace.keyring.payloadVerifier,
       expected: document?.transcript,
+      listener,
     });
+    // without it nothing would be known of approvals and artifacts
+    if (!listener.isRead && result.ok)
+      throw new RyeError('internal', 'the store did not show the log that it verified');
     if (result.ok) {
       const { unverified_bytes: tail } = result;
       const moved = await workspace.store.logs.quarantined(threadId);
