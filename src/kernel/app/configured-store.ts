@@ -1,12 +1,12 @@
-import { join } from 'node:path';
 import { featureMissing, RyeError } from '../core/errors.ts';
 import { verifyFile } from '../items/verified-fs.ts';
 import type { Approvals } from '../storage/approvals.ts';
+import { projectIndex } from '../storage/cached-index.ts';
 import type { Deliveries } from '../storage/deliveries.ts';
 import type { Ledger } from '../storage/ledger.ts';
 import { openStore } from '../storage/open-store.ts';
 import { processOwners } from '../storage/owners.ts';
-import { SqliteSearchIndex } from '../storage/sqlite/search-index.ts';
+import type { SqliteSearchIndex } from '../storage/sqlite/search-index.ts';
 import type {
   Bundles,
   CloseOptions,
@@ -31,7 +31,7 @@ const NAME = 'store';
 export function configuredStore(opening: StoreOpening): () => Store {
   return () => {
     const owners = processOwners();
-    const index = new SqliteSearchIndex({ path: indexPath(opening) });
+    const index = projectIndex({ ...opening.options, clock: opening.clock });
     let opened: Promise<Store> | undefined;
     const open = async (): Promise<Store> => {
       opened ??= openNamed(opening, { owners, index });
@@ -127,10 +127,6 @@ function assertCounts({ spaces, verification }: StoreOpening): void {
   if (found === undefined) return;
   const verdict = verifyFile(found, verification);
   if (!verdict.ok) throw faultError(found, verdict);
-}
-
-function indexPath({ options }: StoreOpening): string {
-  return join(options.projectPath, '.ai', 'state', 'index.db');
 }
 
 /** The configuration names no store: the files are in the project's folder. */

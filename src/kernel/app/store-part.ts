@@ -13,6 +13,7 @@ export interface StoreOpening {
   readonly options: {
     readonly projectPath: string;
     readonly userSpacePath: string;
+    readonly env?: Readonly<Record<string, string | undefined>>;
     readonly configOverrides?: readonly string[];
     readonly features?: readonly StoringFeature[];
   };

@@ -112,7 +112,7 @@ export class Workspace {
     this.fleet = fleet ?? (isShared ? configuredFleet(this) : undefined);
     this.store =
       typeof store === 'function'
-        ? store({ projectPath, clock: this.clock, ids: this.ids })
+        ? store({ projectPath, env: options.env, clock: this.clock, ids: this.ids })
         : store;
   }
 

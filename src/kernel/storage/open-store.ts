@@ -4,6 +4,7 @@ import { RyeError } from '../core/errors.ts';
 import type { IdSource } from '../core/ids.ts';
 import { makeFolders } from '../disk/folders.ts';
 import { moveAside } from '../disk/whole-file.ts';
+import { indexPath, projectIndex } from './cached-index.ts';
 import { takeLease, UNSEEN_HINT } from './files/lease.ts';
 import { createFileLogStore } from './files/log-store.ts';
 import { ledgerDatabase, registryDatabase, registryPath, threadsFolder } from './open-registry.ts';
@@ -13,24 +14,25 @@ import { sqlRegistry } from './sql/registry.ts';
 import { REGISTRY_MIGRATIONS } from './sql/registry-rows.ts';
 import { threadTables } from './sql/thread-tables.ts';
 import { inspectDatabase } from './sqlite/database.ts';
-import { INDEX_MIGRATIONS, SqliteSearchIndex } from './sqlite/search-index.ts';
+import { INDEX_MIGRATIONS } from './sqlite/search-index.ts';
 import type { Owners, Store } from './store.ts';
 
 export interface OpenStoreOptions {
   /** The project's root: state lives in its `.ai/state`. */
   readonly projectPath: string;
+  /** Names the user's cache; absent: a project without `.ai/state` has its index in memory. */
+  readonly env?: Readonly<Record<string, string | undefined>> | undefined;
   readonly clock: Clock;
   readonly ids: IdSource;
 }
 
 /** The store of a project on its local disk. Opening touches nothing: each file is opened at its first use. */
-export function openStore({ projectPath, clock, ids }: OpenStoreOptions): Store {
-  const state = join(projectPath, '.ai', 'state');
+export function openStore({ projectPath, env, clock, ids }: OpenStoreOptions): Store {
   const threadsPath = threadsFolder(projectPath);
   const owners = processOwners();
   const registry = registryDatabase(registryPath(projectPath));
   const ledger = ledgerDatabase(join(threadsPath, 'budget_ledger.db'));
-  const index = new SqliteSearchIndex({ path: join(state, 'index.db') });
+  const index = projectIndex({ projectPath, env, clock });
   const databases = [
     {
       name: 'registry',
@@ -46,7 +48,7 @@ export function openStore({ projectPath, clock, ids }: OpenStoreOptions): Store 
     },
     {
       name: 'index',
-      path: join(state, 'index.db'),
+      path: indexPath(projectPath),
       migrations: INDEX_MIGRATIONS,
       table: 'documents',
     },

@@ -1,4 +1,4 @@
-import { existsSync, lstatSync } from 'node:fs';
+import { existsSync, lstatSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import { makeFolders } from '../../disk/folders.ts';
@@ -18,8 +18,11 @@ export interface DatabaseOptions {
    * nothing when a process dies: for state that recovery rebuilds from the logs.
    */
   readonly synchronous: 'full' | 'normal';
-  /** Keep the database in memory if its folder does not exist, because commands that only read may write it. */
-  readonly isCache?: boolean;
+  /**
+   * Commands that only read may write the database, so its folder is not made: if there is none, this names another file;
+   * without one, the database is in memory.
+   */
+  readonly elsewhere?: () => string | undefined;
 }
 
 /** The longest write-ahead log that a process leaves. */
@@ -34,11 +37,12 @@ const IN_MEMORY = ':memory:';
  * write, a missing file counts as an empty database.
  */
 export class LazyDatabase implements SqlDatabase {
-  readonly #options: DatabaseOptions;
+  #options: DatabaseOptions;
   readonly #statements = new Map<string, Statement>();
   #database: Database | undefined;
   /** True while queries run on an empty database in memory, because the file is missing. */
   #isStandIn = false;
+  #isElsewhere = false;
   /** Runs its argument in a transaction; made once, because making one costs as much as a small commit. */
   #transaction: { immediate(work: () => unknown): unknown } | undefined;
   #synchronous: DatabaseOptions['synchronous'];
@@ -161,16 +165,39 @@ export class LazyDatabase implements SqlDatabase {
   #open(): Database {
     if (this.#isStandIn) this.close();
     if (this.#database === undefined) {
-      this.#database = openDatabase(this.#options);
+      this.#choosePath();
+      this.#database = this.#opened();
       this.#synchronous = this.#options.synchronous;
     }
     return this.#database;
   }
 
+  /** A cache elsewhere is worth no failure, such as one of a file system without locks. */
+  #opened(): Database {
+    try {
+      return openDatabase(this.#options);
+    } catch (error) {
+      if (!this.#isElsewhere) throw error;
+      if (isUseless(error)) discardDatabase(this.#options.path);
+      this.#options = { ...this.#options, path: IN_MEMORY };
+      return openDatabase(this.#options);
+    }
+  }
+
+  #choosePath(): void {
+    const { path, elsewhere, ...options } = this.#options;
+    if (elsewhere === undefined) return;
+    const found = existsSync(dirname(path)) ? undefined : (elsewhere() ?? IN_MEMORY);
+    this.#isElsewhere = found !== undefined && found !== IN_MEMORY;
+    this.#options = { ...options, path: found ?? path };
+  }
+
   #openToRead(): Database {
+    if (this.#database === undefined) this.#choosePath();
     const { path, migrations } = this.#options;
     const isNeeded = this.#database === undefined || this.#isStandIn;
-    if (!isNeeded || lstatSync(path, { throwIfNoEntry: false }) !== undefined) return this.#open();
+    if (!isNeeded || path === IN_MEMORY || lstatSync(path, { throwIfNoEntry: false }) !== undefined)
+      return this.#open();
     if (this.#database === undefined) {
       this.#database = openSqlite(IN_MEMORY, { readonly: false, timeout: BUSY_TIMEOUT_MS });
       this.#isStandIn = true;
@@ -183,15 +210,24 @@ export class LazyDatabase implements SqlDatabase {
     try {
       return work();
     } catch (error) {
-      throw storageError(error, this.#options.path);
+      const { path } = this.#options;
+      if (!this.#isElsewhere || !isUseless(error)) throw storageError(error, path);
+      discardDatabase(path);
+      throw new RyeError('storage_failed', `${path} was damaged and is removed`, {
+        hint: 'Run the command again.',
+        cause: error,
+      });
     }
   }
 }
 
-function openDatabase({ path: file, migrations, synchronous, isCache }: DatabaseOptions): Database {
-  const folder = dirname(file);
-  const path = isCache === true && !existsSync(folder) ? IN_MEMORY : file;
-  if (path !== IN_MEMORY) makeFolders(folder, 0o700);
+/** Removes a database with the files that SQLite has beside it. */
+export function discardDatabase(path: string): void {
+  for (const end of ['', '-wal', '-shm']) rmSync(`${path}${end}`, { force: true });
+}
+
+function openDatabase({ path, migrations, synchronous }: DatabaseOptions): Database {
+  if (path !== IN_MEMORY) makeFolders(dirname(path), 0o700);
   assertNoLinks(path);
   const database = openSqlite(path, { readonly: false, timeout: BUSY_TIMEOUT_MS });
   try {
@@ -265,6 +301,11 @@ function newerDatabase(path: string, found: number, known: number): RyeError {
     `${path} has version ${found}; this rye knows versions up to ${known}`,
     { hint: 'Use the rye that wrote it, or a newer one.' },
   );
+}
+
+/** True if a database is no use any more: SQLite can't read it, or another program has changed it. */
+function isUseless(error: unknown): boolean {
+  return error instanceof RyeError || /^SQLITE_(?:CORRUPT|NOTADB)/.test(systemCodeOf(error) ?? '');
 }
 
 const UNWRITABLE =
