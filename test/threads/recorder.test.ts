@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import type { EventDraft } from '../../src/kernel/core/events.ts';
+import { NO_USAGE } from '../../src/kernel/core/usage.ts';
 import { openMemoryStore } from '../../src/kernel/storage/memory-store.ts';
 import { Recorder } from '../../src/kernel/threads/run/recorder.ts';
 import { headerFor, testKey } from '../log/support.ts';
@@ -32,5 +33,51 @@ it('signs the first text of an answer at once, and the rest within a second thou
     await new Promise(setImmediate);
     expect(writer.isSigned, `a second later ${answer}`).toBe(true);
   }
+  await writer.close();
+});
+
+function answer(stop: 'end' | 'aborted'): EventDraft {
+  const content = [{ type: 'text', text: 'One two' }] as const;
+  const origin = { provider: 'p', model: 'm', usage: NO_USAGE };
+  return {
+    event_type: 'message',
+    payload: { turn: 1, message: { role: 'assistant', content, stop_reason: stop, ...origin } },
+  };
+}
+
+it.each([
+  [
+    'is written before an answer that comes 50 ms later',
+    50,
+    'end',
+    ['token_delta', 'toolcall_delta', 'message'],
+  ],
+  ['is not written if the answer comes first, which has all of it', 49, 'end', ['message']],
+  [
+    'is written before an answer that was cut, which lacks calls',
+    49,
+    'aborted',
+    ['token_delta', 'toolcall_delta', 'message'],
+  ],
+] as const)('a streamed piece %s', async (_, ms, stop, types) => {
+  const clock = new VirtualClock({ auto: false });
+  const { logs, owners } = openMemoryStore({ clock, ids: countingIds() });
+  const owner = { owner: owners.self(), epoch: 1 };
+  const { signer } = testKey();
+  const writer = await logs.create(headerFor('t-1'), { signer, durability: 'turn', ...owner });
+  const shown: EventDraft['event_type'][] = [];
+  const onEvent = ({ event_type: type }: { event_type: EventDraft['event_type'] }) =>
+    shown.push(type);
+  const recorder = new Recorder({ writer, clock, deltas: 'coalesced', onEvent });
+  recorder.record([piece('One '), piece('two')]);
+  recorder.record([{ event_type: 'toolcall_delta', payload: { call_id: 'c', json: '{}' } }]);
+  clock.advance(ms);
+  await new Promise(setImmediate);
+  recorder.record([answer(stop)]);
+  // nothing of it comes later
+  clock.advance(50);
+  await new Promise(setImmediate);
+  recorder.flush();
+  expect(shown.filter((type) => type !== 'checkpoint')).toEqual(types);
   await writer.close();
 });
