@@ -10,6 +10,7 @@ import {
   openWorkspace,
   RYE,
   range,
+  record,
   row,
   startServer,
   times,
@@ -106,6 +107,7 @@ export async function run() {
     const [small, large] = [bytesOf(project, `t${FEW}-1`), bytesOf(project, `t${MANY}-2`)];
     const turn = (kind) => (large[kind] - small[kind]) / (MANY - FEW);
     const ratio = turn('log') / turn('plain');
+    record('log bytes over messages', ratio);
     row('bytes a turn', 'log', 'messages alone', 'ratio', 'target');
     row(
       '  a call of ls',

@@ -17,6 +17,7 @@ import {
   openWorkspace,
   peakMemory,
   RYE,
+  record,
   row,
   startServer,
   times,
@@ -224,6 +225,7 @@ function report({ bare, sdk, durable, off }, peak) {
   line('  rye, durable and signed', durable, TARGET_MS);
   line('  rye, durability off', off);
   const overSdk = typical(durable, cpu) / typical(sdk, cpu);
+  record("CPU over the provider's SDK", overSdk);
   row(
     "  rye over the provider's SDK",
     '',

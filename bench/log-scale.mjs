@@ -8,7 +8,7 @@ import path from 'node:path';
 import process from 'node:process';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { build } from 'esbuild';
-import { interleave, median, ms, row, times } from './harness.mjs';
+import { interleave, median, ms, record, row, times } from './harness.mjs';
 
 const CHILD = fileURLToPath(new URL('log-scale-child.mjs', import.meta.url));
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -153,6 +153,7 @@ async function openRow(folder, bundled, { entries, rounds }) {
     rounds,
   );
   const of = (name, member) => median(samples[name].map((each) => each[member]));
+  record(`${entries} entries, CPU over readline`, of('rye', 'cpu') / of('floor', 'cpu'));
   const cell = (member, print) =>
     `${print(of('rye', member))} ${times(of('rye', member) / of('floor', member))}`;
   row(
@@ -221,6 +222,7 @@ async function largeRows(folder, parts, { signer, verifier }) {
   );
   const of = (name) => median(taken[name]);
   row(`a log of 100 MB, ${checkpoints} checkpoints`, 'time', 'sha256sum', 'ratio');
+  record('verify over sha256sum', of('verify') / of('sha256sum'));
   row('  verify', ms(of('verify')), ms(of('sha256sum')), times(of('verify') / of('sha256sum')));
   row('  tail 20', ms(of('tail')));
   row('  since, 20 events before the end', ms(of('since')));

@@ -11,6 +11,7 @@ import {
   openWorkspace,
   peakMemory,
   RYE,
+  record,
   row,
   times,
   verdict,
@@ -52,6 +53,8 @@ export async function run() {
     const of = (name) => median(samples[name]);
     const size = `${(statSync(log).size / 1e6).toFixed(0)} MB`;
     row(`verify a log of ${size}`, 'memory', 'of a short log', 'target', 'over sha256sum');
+    record('time over sha256sum', of('rye verify') / of('sha256sum'));
+    record('memory over a short log', of('memory') / of('short log'));
     row(
       '  rye verify thread',
       mib(of('memory')),
