@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import {
   closeSync,
   constants,
+  existsSync,
   fstatSync,
   lstatSync,
   mkdirSync,
@@ -29,7 +30,10 @@ interface ProjectIndexOptions {
   readonly clock: Clock;
 }
 
-/** The index of a project, in its `.ai/state`. A project without that folder has it in the user's cache. */
+/**
+ * The index of a project, in its `.ai/state`. A project without that folder has it in the user's cache; one without knowledge
+ * has too little to keep, and so has it in memory.
+ */
 export function projectIndex({
   projectPath,
   env = {},
@@ -37,7 +41,10 @@ export function projectIndex({
 }: ProjectIndexOptions): SqliteSearchIndex {
   return new SqliteSearchIndex({
     path: indexPath(projectPath),
-    elsewhere: () => cachedIndex(projectPath, env, clock.now()),
+    elsewhere: () =>
+      existsSync(join(projectPath, '.ai', 'knowledge'))
+        ? cachedIndex(projectPath, env, clock.now())
+        : undefined,
   });
 }
 
