@@ -277,3 +277,28 @@ it('people are heard first, all at a turn and one at the end; hooks are heard wi
   expect(await ids('at_end')).toEqual(['p4']);
   expect(await ids('at_end')).toEqual([]);
 });
+
+it('a thread that continues another takes over what waits, and not what a run of that thread has', async () => {
+  const { inbox, world, write, send, batch } = await opened([READER]);
+  await send('d1');
+  await batch();
+  await write(await inbox.take('before_turn'));
+  await send('d2');
+  const { deliveries, registry, owners } = world.store;
+  await world.register('next', null);
+  const { epoch } = await registry.claim('next', owners.self(), world.time);
+  const next = { threadId: 'next', epoch, runId: world.id('u') };
+  const traits = {
+    requires_approval: false,
+    requires_network: false,
+    requires_write_access: false,
+  };
+  const begun = { traits, carried: new Set<string>(), from: [THREAD], now: world.time };
+  expect(await deliveries.openRun({ ...next, ...begun })).toEqual([]);
+  const place = async (id: string) =>
+    (await deliveries.list(id)).map((one) => [one.delivery_id, one.thread_id]);
+  expect(await place(THREAD)).toEqual([
+    ['d1', THREAD],
+    ['d2', 'next'],
+  ]);
+});

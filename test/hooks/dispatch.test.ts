@@ -640,6 +640,33 @@ describe('an ask that a later hook may outweigh', () => {
     expect([decision, decidedBy]).toEqual([control, 'project']);
   });
 
+  it.each([
+    ['a raise', { control: 'escalate', limit: 'turns', to: 9 }],
+    ['nothing', { control: 'continue' }],
+    ['another ask', { control: 'ask', reason: 'other' }],
+  ])('at a limit stays before %s of the project', async (_name, control) => {
+    const hooks = [
+      ...hooksFrom(1, hook('first', { control: 'ask', reason: 'r' })),
+      ...hooksFrom(3, hook('project', control)),
+    ];
+    expect((await dispatchControl(hooks, limit, options())).decidedBy).toBe('first');
+  });
+
+  it.each([
+    ['fail', 'hook a failed: broken'],
+    ['ignore', undefined],
+    [undefined, undefined],
+  ] as const)('a failing hook of a compaction with on_error %s', async (onError, cancelled) => {
+    const event = 'before_compact';
+    const [a] = hooksFrom(3, { id: 'a', event, action: fetching('note') });
+    if (!a) throw new Error('no hook');
+    const hooks = [{ ...a, ...(onError ? { on_error: onError } : {}) }];
+    const broken: RunAction = () => Promise.reject(new Error('broken'));
+    const report = await dispatchBeforeCompact(hooks, { event, context: {} }, options(broken));
+    expect(report.cancelled).toBe(cancelled);
+    expect(outcomes(report.fired)).toEqual(['a failed']);
+  });
+
   it('at a limit does not give way to the shipped end', async () => {
     const hooks = [
       ...hooksFrom(1, hook('first', { control: 'ask', reason: 'r' })),
@@ -658,5 +685,37 @@ describe('an ask that a later hook may outweigh', () => {
     const report = await dispatchBeforeCompact(hooks, { event, context: {} }, options());
     expect(report.cancelled).toBe('hook project decided fail');
     expect(outcomes(report.fired)).toEqual(['project fail', 'infra ok']);
+  });
+});
+
+describe('a thread that is cancelled while a hook runs', () => {
+  const stopping = () => {
+    const stop = new AbortController();
+    const runAction: RunAction = () => {
+      stop.abort();
+      return Promise.resolve({ content: 'late' });
+    };
+    return options(runAction, { signal: stop.signal });
+  };
+  const two = (event: string, rest: object = {}) =>
+    hooksFrom(
+      3,
+      { id: 'a', event, action: fetching('note'), ...rest },
+      { id: 'b', event, action: fetching('note'), ...rest },
+    );
+
+  it.each([
+    ['context', 'thread_started', STARTED, dispatchContext],
+    ['control', 'after_step', { ...STEP, limits: {}, tool_calls: 1 }, dispatchControl],
+    ['observing', 'tool_after', STEP, dispatchObserving],
+    ['compaction', 'before_compact', STEP, dispatchBeforeCompact],
+  ] as const)('runs no other hook: %s', async (_, event, context, dispatch) => {
+    const failing =
+      event === 'tool_after' || event === 'before_compact' ? {} : { on_error: 'fail' };
+    const call = { event, context: context as JsonObject };
+    const report = await dispatch(two(event, failing), call, stopping());
+    expect(report.fired.map(({ id }) => id)).toEqual(['a']);
+    // what came after the end is no text for the model
+    expect(JSON.stringify(report)).not.toContain('late');
   });
 });

@@ -41,6 +41,21 @@ describe('mergeLayers', () => {
     ]);
   });
 
+  it('lets the later of two hooks with one id switch the earlier off, and keeps a builtin in the table', () => {
+    const twice = (layer: 1 | 2) => hooksFrom(layer, hook('a', 'first'), hook('b'), off('a'));
+    const { hooks, warnings } = mergeLayers({ builtin: twice(2), directive: twice(1) });
+    const shown = hooks.map(({ id, layer, enabled, description, actions }) => {
+      return [layer, id, enabled, description, actions.length];
+    });
+    expect(shown).toEqual([
+      [1, 'a', false, 'first', 1],
+      [1, 'b', true, '', 1],
+      [2, 'a', false, 'first', 1],
+      [2, 'b', true, '', 1],
+    ]);
+    expect(warnings).toEqual([]);
+  });
+
   it('lets user and project replace a builtin, in their own layer', () => {
     expect(
       table({ builtin: hooksFrom(2, hook('a'), hook('b')), project: hooksFrom(3, hook('a')) }),

@@ -85,6 +85,23 @@ describe('demandFor', () => {
     expect(demandFor([policy([rule])], BASH, [], OWNER) !== undefined).toBe(asks);
   });
 
+  it.each<[number | null, number, boolean]>([
+    [0.5, 0.4999, true],
+    [0.5, 0.5, false],
+    [0.5, 0.6, false],
+    [null, 0, false],
+    [0.01, 0, true],
+  ])('of a call that may cost %j a rule on more than %d asks: %j', (worstCaseUsd, above, asks) => {
+    const call = {
+      ...BASH,
+      tool: 'rye/execute',
+      capability: 'rye.execute.directive.a',
+      worstCaseUsd,
+    };
+    const rule = { spend_above: above, ask: ['lead'] };
+    expect(demandFor([policy([rule])], call, [], OWNER) !== undefined).toBe(asks);
+  });
+
   it('a rule about one tool that tests a parameter which the tool lacks asks about every call of it', () => {
     const about = (when: object, tool = 'rye/bash') => policy([{ tool, when, ask: ['ada'] }]);
     const asks = (one: ReturnType<typeof policy>, parameters?: readonly string[]) =>
@@ -344,6 +361,23 @@ describe('judgeDecisions', () => {
       by: 'lead',
       comment: 'no',
     });
+  });
+
+  it('of several bounds the narrowest counts, whoever sets it', () => {
+    const judged = of({ requirements: [{ rule: 'r', approvers: [ada, lead], quorum: 2 }] });
+    const [soon, late] = ['2026-01-03T00:00:00.000Z', '2026-01-04T00:00:00.000Z'];
+    const one = { uses: 2, until: late, spend_usd: 1 };
+    const other = { uses: 3, until: soon, spend_usd: 2 };
+    const least = { uses: 2, until: soon, spend_usd: 1 };
+    const pairs = [
+      [one, other],
+      [other, one],
+      [{}, least],
+    ] as const;
+    for (const [left, right] of pairs) {
+      const decisions = [decide(ADA, { constraints: left }), decide(LEAD, { constraints: right })];
+      expect(judgeDecisions(judged, decisions)).toMatchObject({ constraints: least });
+    }
   });
 
   it.each<readonly [string, Partial<ApprovalRequest>, RegExp | undefined]>([

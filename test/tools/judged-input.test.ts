@@ -43,3 +43,16 @@ it('paths are judged by where they lead, one by one in a list; other members are
   const plain = { paths: ['a', 'real/key'] };
   expect((await judgedInput('team/copy', plain, judging)).input).toBe(plain);
 });
+
+it('a search that opens more files than can be listed is judged as one that opens any', async () => {
+  const projectPath = realpathSync(mkdtempSync(path.join(tmpdir(), 'rye-judged-')));
+  onTestFinished(() => removeFolder(projectPath));
+  const judging = { projectPath, allow: [], threadId: 't', listsFiles: true };
+  const judged = async (listsFiles = true) =>
+    await judgedInput('rye/file-system/grep', { pattern: 'x' }, { ...judging, listsFiles });
+  for (let at = 0; at < 20_000; at += 1) writeFileSync(path.join(projectPath, `f${at}`), '');
+  expect((await judged()).files).toHaveLength(20_000);
+  writeFileSync(path.join(projectPath, 'more'), '');
+  expect((await judged()).files).toBeNull();
+  expect(await judged(false)).not.toHaveProperty('files');
+});

@@ -184,6 +184,17 @@ describe('childEnvironment', () => {
       RYE_PARENT_THREAD_ID: 't/1',
     });
   });
+
+  it.each([
+    [{ HOME: '' }, {}],
+    [{ HOME: '/h' }, { HOME: '/h' }],
+    [{ LANG: '' }, { LANG: '' }],
+    [{ PATH: 'bin:/bin::./x:/usr/bin' }, { PATH: '/bin:/usr/bin' }],
+  ])('passes %j as %j', (env, passed) => {
+    const given = childEnvironment(env, { projectPath: '/p', threadId: 't' });
+    const { RYE_PROJECT: _p, RYE_THREAD_ID: _t, RYE_PARENT_THREAD_ID: _u, ...rest } = given;
+    expect(rest).toEqual(passed);
+  });
 });
 
 describe('bash', () => {

@@ -297,6 +297,15 @@ describe("a project's own keys", () => {
     expect(verdictOf(open(), signed(teammate))).toBe('ok');
   });
 
+  test('are not marked any more as keys that the user stopped trusting, once they are trusted again', async () => {
+    const mark = file(`untrusted/${teammate.keyId}.toml`);
+    await keyring.trust(teammate.pem);
+    await keyring.untrust(teammate.keyId);
+    expect([statusOf(keyring, teammate.keyId), existsSync(mark)]).toEqual(['unknown', true]);
+    await keyring.trust(teammate.pem);
+    expect([statusOf(keyring, teammate.keyId), existsSync(mark)]).toEqual(['trusted', false]);
+  });
+
   test('leave a key that the user trusts everywhere as it is', async () => {
     await keyring.trust(teammate.pem);
     write(projectKey(), renderTrustedKey({ key: teammate, owner: 'Tim' }));

@@ -2,7 +2,12 @@ import { createHash } from 'node:crypto';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type JsonObject, parseJson } from '../../src/kernel/core/json.ts';
-import { fingerprint, readPrivateKey, readPublicKey } from '../../src/kernel/trust/keys.ts';
+import {
+  fingerprint,
+  type KeyLookup,
+  readPrivateKey,
+  readPublicKey,
+} from '../../src/kernel/trust/keys.ts';
 import { payloadSigner, payloadVerifier } from '../../src/kernel/trust/payloads.ts';
 import {
   checkDocument,
@@ -298,6 +303,28 @@ describe('checking', () => {
     expect(code(forged, 'html', lookup([], [key]))).toBe('key_revoked');
     expect(code(forged, 'html')).toBe('signature_invalid');
     expect(code(signed, 'html')).toBe('ok');
+  });
+
+  test('keeps a record that was signed before its key was revoked, if the signature proves the time', () => {
+    const revoked: KeyLookup = {
+      find: () => ({ status: 'revoked', revokedAt: '2026-01-02T03:04:05Z', key }),
+    };
+    const early = Date.UTC(2025, 0, 1);
+    const signedAt = (now: number) =>
+      signText({ text: 'Body\n', style: 'html', subject, key, now });
+    const verdict = (text: string, isRecord: boolean) => {
+      const found = checkText({ text, style: 'html', keys: revoked, subject, isRecord });
+      return found.ok ? 'ok' : found.code;
+    };
+    expect(verdict(signedAt(early), true)).toBe('ok');
+    expect(verdict(signedAt(early), false)).toBe('key_revoked');
+    expect(verdict(signedAt(NOW), true)).toBe('key_revoked');
+    // version 1 has a time that anybody could have written
+    const older = signedOlder('Body\n', key, ['<!-- ', ' -->']).replace(
+      /20\d\d-\d\d-\d\dT/,
+      '2020-01-01T',
+    );
+    expect(verdict(older, true)).toBe('key_revoked');
   });
 
   test('reports the key and the date of its revocation', () => {
