@@ -1,5 +1,8 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { LogAudit } from '../../src/kernel/app/verification/approvals.ts';
+import { signText } from '../../src/kernel/trust/signature.ts';
 import { directive } from '../attacks/lab.ts';
 import { starts } from './family.ts';
 import { calls, house, payloads, reply, toolUse } from './house.ts';
@@ -54,6 +57,28 @@ it('a quorum that the edited call alone needs is reached by people who give the 
   expect(here.file('out')).toBe('push\n');
   await here.json(['verify', 'thread', threadId]);
   await here.json(['approvals', 'verify', id]);
+});
+
+it('a rule in the user space of the person who decides asks nothing about a thread of another', async () => {
+  const here = await house(calls(toolUse('rye_bash', STATUS)));
+  const lead = await here.person('lead');
+  here.policy({ rules: [{ tool: 'rye/bash', ask: 'lead' }] }, [lead]);
+  const { threadId, id } = await here.asks();
+  const own = {
+    approvers: { me: { key: lead.key.keyId }, owner: { key: here.key().keyId } },
+    rules: [{ tool: 'rye/bash', ask: ['me', 'owner'], quorum: 2 }],
+  };
+  const folder = join(lead.home, '.ai/config/agent');
+  mkdirSync(folder, { recursive: true });
+  const subject = { kind: 'config', id: 'agent/approvals' } as const;
+  const signing = { style: 'hash', subject, key: lead.key, now: Date.now() } as const;
+  const text = signText({ text: `${JSON.stringify(own)}\n`, ...signing });
+  writeFileSync(join(folder, 'approvals.yaml'), text);
+  const decided = await lead.cli(['approve', id, '--no-resume', '--json', ...input(PUSH)]);
+  expect([decided.code, decided.stderr]).toEqual([0, '']);
+  expect(JSON.parse(decided.stdout)).toMatchObject({ approvals: [{ state: 'approved' }] });
+  await here.json(['threads', 'resume', threadId]);
+  expect(here.file('out')).toBe('push\n');
 });
 
 it('a rule that is signed after the decision binds the edited call, which waits for another decision', async () => {

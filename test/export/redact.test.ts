@@ -138,6 +138,27 @@ it('takes secrets out of the names of members too', () => {
   expect(redaction.count).toBe(2);
 });
 
+it.each([
+  ['as it is', 'the "first"\nand the second word'],
+  ['with other spaces around it', '  the "first"\nand the second word \n'],
+  ['within JSON', JSON.stringify('the "first"\nand the second word').slice(1, -1)],
+  ['one line of it', 'and the second word'],
+])('takes out an input that a text repeats: %s', (_, repeated) => {
+  const value = ' the "first"\nand the second word\n';
+  const redaction = new Redaction({ ...NOTHING, inputs: [{ value }] });
+  expect(redaction.prose(`You gave <${repeated}>.`)).not.toMatch(/first|second/);
+  expect(redaction.count).toBe(1);
+});
+
+it('takes out one line of an input within JSON', () => {
+  const redaction = new Redaction({
+    ...NOTHING,
+    inputs: [{ value: 'a line with a "quoted" word\nshort' }],
+  });
+  const text = JSON.stringify({ said: 'a line with a "quoted" word' });
+  expect(redaction.prose(text)).toBe('{"said":"[redacted]"}');
+});
+
 it('takes out the values of members whose names announce a secret', () => {
   const redaction = new Redaction(NOTHING);
   for (const [name, isSecret] of NAMES) {

@@ -108,6 +108,36 @@ test.for<[string, () => void, string]>([
   expect(await verdict()).toContain(expected);
 });
 
+test.for<[string, () => void, string | undefined]>([
+  ['whole', () => undefined, undefined],
+  ['without one of its files', () => rmSync(join(folder, 'scripts/run.py')), 'run.py is missing'],
+  [
+    'with one that changed and one that is gone',
+    () => {
+      writeFileSync(join(folder, 'assets/logo.png'), 'x');
+      rmSync(join(folder, 'scripts/run.py'));
+    },
+    'assets/logo.png was changed, scripts/run.py is missing',
+  ],
+  ['with one more file', () => writeFileSync(join(folder, 'scripts/more.py'), ''), undefined],
+])('a signed skill %s is judged when it is loaded', async ([, tamper, expected]) => {
+  await sign();
+  const items = openItems({
+    ...at.context(),
+    policy: STRICT_POLICY,
+    allowUnsigned: false,
+    onNotice: () => undefined,
+  });
+  const skill = items.load('skill', 'pdf', 'context');
+  tamper();
+  const admit = () => items.admitSkill(skill, 'context');
+  if (expected === undefined) expect(admit).not.toThrow();
+  else {
+    const message = expect.stringContaining(expected);
+    expect(admit).toThrow(expect.objectContaining({ code: 'content_modified', message }));
+  }
+});
+
 test('a signed skill that is copied under another name does not verify there', async () => {
   await sign();
   const other = join(dirname(folder), 'other');

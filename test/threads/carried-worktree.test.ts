@@ -1,5 +1,14 @@
 import { execFileSync } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
@@ -69,4 +78,26 @@ test('what no patch has is named with each save, and told once', async () => {
   expect(notices).toEqual([
     'no patch of t has build/: another machine would continue without them',
   ]);
+});
+
+test('a worktree is found again with what was done in it, and a fresh one has only its commit', async () => {
+  const project = realpathSync(mkdtempSync(path.join(tmpdir(), 'rye-fresh-')));
+  onTestFinished(() => removeFolder(project));
+  const git = (...args: readonly string[]) =>
+    execFileSync('git', ['-c', 'user.name=t', '-c', 'user.email=t@t', ...args], { cwd: project });
+  writeFileSync(path.join(project, 'a.txt'), 'one\n');
+  git('init', '-q');
+  git('add', '-A');
+  git('commit', '-qm', 'first');
+  const worktrees = gitWorktrees({ projectPath: project, env: process.env });
+  const worktree = await worktrees.plan('6f1c1b52-3f0e-4a86-9d55-000000000002', 'patch');
+  const at = path.join(project, worktree.path);
+  const files = () => [readdirSync(at).toSorted(), readFileSync(path.join(at, 'a.txt'), 'utf8')];
+  await worktrees.open(worktree);
+  writeFileSync(path.join(at, 'a.txt'), 'two\n');
+  writeFileSync(path.join(at, 'left.txt'), 'x');
+  await worktrees.open(worktree);
+  expect(files()).toEqual([['.git', 'a.txt', 'left.txt'], 'two\n']);
+  await worktrees.open(worktree, undefined, { isFresh: true });
+  expect(files()).toEqual([['.git', 'a.txt'], 'one\n']);
 });

@@ -4,11 +4,13 @@ import {
   readFileSync,
   statSync,
   symlinkSync,
+  truncateSync,
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { systemClock, systemIds } from '../../src/kernel/app/system.ts';
+import { MAX_COPY_BYTES } from '../../src/kernel/core/file-change.ts';
 import { openStore } from '../../src/kernel/storage/open-store.ts';
 import { text } from '../helpers/wire-server.ts';
 import { bash, edit, execute, undoDesk, write } from './undo-desk.ts';
@@ -79,6 +81,25 @@ describe('undo of files', () => {
       { path: 'b.txt', action: 'recreated' },
     ]);
     expect([desk.get('a.txt'), desk.get('b.txt')]).toEqual(['A', 'B']);
+  });
+
+  it.each([
+    ['changed to one that is too large to keep', 'a.txt'],
+    ['replaced by one that is too large to keep', 'new.txt'],
+  ])('refuses a file %s, also with force', async (_, file) => {
+    const desk = await undoDesk();
+    desk.put('a.txt', 'A');
+    const id = await desk.run([write('a.txt', 'A2'), write('new.txt', 'N')]);
+    const path = join(desk.lab.project, file);
+    truncateSync(path, MAX_COPY_BYTES + 1);
+    const { files } = await desk.undo(id, { force: true, dryRun: true });
+    const problem = { code: 'item_too_large' };
+    expect(files.find((one) => one.path === file)).toMatchObject({ action: 'kept', problem });
+    truncateSync(path, MAX_COPY_BYTES);
+    const [known] = (await desk.undo(id, { dryRun: true })).files.filter(
+      (one) => one.path === file,
+    );
+    expect(known?.problem).toMatchObject({ code: 'file_changed' });
   });
 
   it('takes back the changes of children, except with own', async () => {

@@ -179,6 +179,18 @@ describe('a server in a separate process', () => {
     expect(isGone(pid)).toBe(true);
   });
 
+  test('lives while one holder is left, also if another lets go twice', async () => {
+    const { tools } = await open({ one: small() }).offered(() => true);
+    const [tool] = tools as [Tool];
+    const [first, second] = [servers.hold(), servers.hold()];
+    const pid = await pidOf(tool);
+    await first();
+    await first();
+    expect(isGone(pid)).toBe(false);
+    await second();
+    expect(isGone(pid)).toBe(true);
+  });
+
   test('is not waited for longer than its timeout', async () => {
     const { tools } = await open({ one: small({ timeout_seconds: 0.2 }) }).offered(() => true);
     expect(await call(tools[0] as Tool, { how: 'hang' })).toContain('timed out');

@@ -187,8 +187,7 @@ export class ApprovalDesk implements ApprovalPort {
     const drafts: EventDraft[] = [];
     for (const id of ids) {
       const known = this.#history.find(id);
-      if (!known || known.decided) continue;
-      drafts.push(...(await this.#close(known, 'withdrawn', reason)));
+      if (known) drafts.push(...(await this.#close(known, 'withdrawn', reason)));
     }
     return drafts;
   }
