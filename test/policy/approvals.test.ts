@@ -363,7 +363,7 @@ describe('judgeDecisions', () => {
     });
   });
 
-  it('of several bounds the narrowest counts, whoever sets it', () => {
+  it('of the bounds of several approvers the narrowest counts', () => {
     const judged = of({ requirements: [{ rule: 'r', approvers: [ada, lead], quorum: 2 }] });
     const [soon, late] = ['2026-01-03T00:00:00.000Z', '2026-01-04T00:00:00.000Z'];
     const one = { uses: 2, until: late, spend_usd: 1 };

@@ -17,7 +17,7 @@ function watching(firstByteSeconds: number, idleSeconds: number) {
   return { watch, wait, pass, caller };
 }
 
-it('the first byte and the bytes after it have bounds of their own', async () => {
+it('the first byte and the bytes after it have separate bounds', async () => {
   const first = watching(300, 120);
   first.wait();
   expect(await first.pass(299)).toBe('waits');
