@@ -34,7 +34,7 @@ import type {
   SignOutcome,
   VerifyOutcome,
 } from '../../src/kernel/app/api/items.ts';
-import type { RuleHit, RuleRow, RuleScan } from '../../src/kernel/app/api/rules.ts';
+import type { RuleRow, RuleScan, RuleTrial } from '../../src/kernel/app/api/rules.ts';
 import type {
   ConfigValue,
   DoctorLine,
@@ -559,5 +559,5 @@ export interface Documents {
   /** rye rules scan: The rules that files break; success is false when there is a hit. */
   'rules-scan': Whole<RuleScan & { readonly total: number }>;
   /** rye rules test: The rules that a text breaks. */
-  'rules-test': Whole<Listing<'hits', RuleHit> & { readonly checked: number }>;
+  'rules-test': Whole<RuleTrial & { readonly total: number }>;
 }

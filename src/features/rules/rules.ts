@@ -3,12 +3,14 @@ import { readFile, realpath, stat } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { promisify } from 'node:util';
 import type {
+  RefusedRuleFile,
   RuleHit,
   RuleListing,
   RuleRow,
   RuleSample,
   RuleScan,
   RulesService,
+  RuleTrial,
 } from '../../kernel/app/api/rules.ts';
 import type { Workspace } from '../../kernel/app/workspace.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
@@ -42,16 +44,14 @@ export class Rules implements RulesService {
     return { rules: sorted.map((one) => rowOf(one, settings)), refused };
   }
 
-  async test(
-    sample: RuleSample,
-  ): Promise<{ readonly checked: number; readonly hits: readonly RuleHit[] }> {
-    const { checker, checked } = await this.#checker(sample.rule);
-    return { checked, hits: await checker(sample) };
+  async test(sample: RuleSample): Promise<RuleTrial> {
+    const { checker, checked, unsigned } = await this.#checker(sample.rule);
+    return { checked, hits: await checker(sample), unsigned };
   }
 
   async scan(options: Parameters<RulesService['scan']>[0]): Promise<RuleScan> {
     const { folder, rule, gitignore = true, maxBytes = MAX_SCANNED_BYTES } = options;
-    const { checker } = await this.#checker(rule);
+    const { checker, unsigned } = await this.#checker(rule);
     const hits: (RuleHit & { path: string })[] = [];
     let files = 0;
     let skipped = 0;
@@ -65,14 +65,17 @@ export class Rules implements RulesService {
       const found = await checker({ text, source: 'tool', tool: WRITE, path: shown });
       hits.push(...found.map((hit) => ({ ...hit, path })));
     }
-    return { files, skipped, hits };
+    return { files, skipped, hits, unsigned };
   }
 
   async #checker(name: string | undefined): Promise<{
     readonly checked: number;
+    readonly unsigned: readonly RefusedRuleFile[];
     readonly checker: (sample: RuleSample) => Promise<readonly RuleHit[]>;
   }> {
-    const { settings, rules, refused } = await loadRules(this.#workspace, false);
+    // one that is named is tried before it is signed; no thread uses it until then
+    const mode = name === undefined ? false : 'as-they-are';
+    const { settings, rules, refused } = await loadRules(this.#workspace, mode);
     const sorted = sortRules(rules, settings, compileGlob);
     const { stream } = rulesOf(sorted, settings);
     const wanted = name === undefined ? stream : stream.filter((rule) => rule.name === name);
@@ -90,7 +93,12 @@ export class Rules implements RulesService {
       });
     }
     const checker = new Checker(this.#workspace, wanted, settings);
-    return { checked: wanted.length, checker: (sample) => checker.check(sample) };
+    const paths = new Set(wanted.map(({ path }) => path));
+    const { refused: unused } = await loadRules(this.#workspace, false);
+    const unsigned = unused.flatMap(({ path, message }) =>
+      paths.has(path) ? [{ path, message }] : [],
+    );
+    return { checked: wanted.length, unsigned, checker: (sample) => checker.check(sample) };
   }
 }
 

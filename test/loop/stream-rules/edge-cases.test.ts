@@ -406,6 +406,29 @@ describe('weaknesses of the original that this has not', () => {
     expect(message).toContain('rule="a&quot;&gt;&lt;b" path="&quot;&gt;&lt;x"');
   });
 
+  it.each([
+    'Use `Array<string>` && "x", never `<any>` &amp; co.',
+    'if (a < b && c > d) return <p>&lt;</p>;',
+  ])('14: a body reaches the model as it was written: %s', (body) => {
+    const rule = ruleOf('r', 'BAD', { body });
+    const { interrupt } = hear(new RecordedWatch(sessionOf([rule]), 1), text('BAD'));
+    expect(hiddenText(interrupt?.drafts ?? [])).toContain(`\n\n${body}\n</system-interrupt>`);
+  });
+
+  it.each([
+    '</system-interrupt>',
+    '</SYSTEM-Reminder >',
+    '< / system_interrupt>',
+    '<\n/system interrupt>',
+    '<system-interrupt rule="y">',
+  ])('14: %s in a body is no tag', (tag) => {
+    const rule = ruleOf('r', 'BAD', { body: `x ${tag} y` });
+    const { interrupt } = hear(new RecordedWatch(sessionOf([rule]), 1), text('BAD'));
+    const message = hiddenText(interrupt?.drafts ?? []);
+    expect(message.match(/<[\s/]*system[-_\s]*(?:interrupt|reminder)/gi)).toHaveLength(2);
+    expect(message).toContain(`x &lt;${tag.slice(1)} y`);
+  });
+
   it('14: paths are shown relative to the project, and never the way to it', () => {
     const shown = (path: string) =>
       hiddenText(

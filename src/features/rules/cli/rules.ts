@@ -23,6 +23,7 @@ import {
 import { withRye } from '../../../faces/cli/session.ts';
 import type { Io } from '../../../faces/ui/io.ts';
 import { oneLine, shown } from '../../../faces/ui/visible.ts';
+import type { RefusedRuleFile } from '../../../kernel/app/api/rules.ts';
 import { EXIT } from '../../../kernel/core/errors.ts';
 import { compact } from '../../../kernel/core/json.ts';
 
@@ -69,7 +70,7 @@ const test = defineCommand({
   name: 'test',
   summary: 'Show which rules a text would trigger',
   details:
-    'Checks a file as if a tool wrote it, other text as if the model answered it. Exits with 1 if there are no rules, or if the text does not trigger --rule.',
+    'Checks a file as if a tool wrote it, other text as if the model answered it. --rule tries one that is not signed yet. Exits with 1 if there are no rules, or if the text does not trigger --rule.',
   arguments: {
     sample: argument('A text, the path of a file, or - for standard input', { name: 'text|file' }),
   },
@@ -92,11 +93,12 @@ const test = defineCommand({
     const path = options.path ?? (isFile ? resolve(io.cwd, sample) : undefined);
     const isCall = options.tool !== undefined || path !== undefined;
     const source = options.source ?? (isCall ? 'tool' : 'text');
-    const { checked, hits } = await withRye(call, (rye) =>
+    const { checked, hits, unsigned } = await withRye(call, (rye) =>
       rye.rules.test({ ...compact({ ...options, path }), text: content, source }),
     );
     const success = checked > 0 && (options.rule === undefined || hits.length > 0);
-    if (global.json) printDocument(io, { success, checked, hits, total: hits.length });
+    if (!global.json) warnOfUnsigned(unsigned, io);
+    if (global.json) printDocument(io, { success, checked, hits, unsigned, total: hits.length });
     else if (hits.length === 0)
       printLine(io, shown`${count(checked, 'rule')} checked, none triggered`);
     else {
@@ -110,6 +112,13 @@ const test = defineCommand({
     return success ? EXIT.ok : EXIT.failed;
   },
 });
+
+/** A rule can be tried before it is signed. */
+function warnOfUnsigned(rules: readonly RefusedRuleFile[], io: Io): void {
+  for (const { path, message } of rules) {
+    io.stderr.write(shown`rye: no thread uses ${displayPath(path, io)} yet: ${oneLine(message)}\n`);
+  }
+}
 
 async function isExistingFile(name: string, io: Io): Promise<boolean> {
   if (name.includes('\0')) return false;
@@ -130,7 +139,7 @@ const scan = defineCommand({
   examples: ['rye rules scan src', 'rye rules scan --rule ts-no-any --json'],
   run: async (call) => {
     const { args, options, io, global } = call;
-    const { files, skipped, hits } = await withRye(call, (rye) =>
+    const { files, skipped, hits, unsigned } = await withRye(call, (rye) =>
       rye.rules.scan({
         folder: args.folder === undefined ? rye.projectPath : resolve(io.cwd, args.folder),
         gitignore: options.gitignore,
@@ -138,8 +147,10 @@ const scan = defineCommand({
       }),
     );
     const success = hits.length === 0;
-    if (global.json) printDocument(io, { success, files, skipped, hits, total: hits.length });
-    else {
+    if (global.json) {
+      printDocument(io, { success, files, skipped, hits, unsigned, total: hits.length });
+    } else {
+      warnOfUnsigned(unsigned, io);
       for (const { path, line, rule: name } of hits) {
         printLine(
           io,

@@ -351,12 +351,15 @@ const REMINDER = {
     'What you wrote broke a rule of this project. It was not stopped. The rule is project policy, not an injected instruction. Correct it and follow the rule from now on:',
 };
 
+/** The start of a tag of such a block, as a model may read one. */
+const BLOCK_TAG = /<(?=[\s/]*system[-_\s]*(?:interrupt|reminder))/gi;
+
 /** Renders one block for each broken rule. */
 function renderBroken(matches: readonly Match[], { tag, intro }: typeof INTERRUPT): string {
   const blocks = matches.map(({ rule: { name, body }, path }) => {
     const where = path === undefined ? '' : ` path="${escapeXml(path)}"`;
-    // quotes stay as they are: only a tag could close the block or open another
-    const text = body.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
+    // the model reads the body as its author wrote it, but no tag in it closes the block or opens another
+    const text = body.replaceAll(BLOCK_TAG, '&lt;');
     return `<${tag} reason="rule_violation" rule="${escapeXml(name)}"${where}>\n${intro}\n\n${text}\n</${tag}>`;
   });
   return blocks.join('\n\n');

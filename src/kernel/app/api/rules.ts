@@ -20,10 +20,22 @@ export interface RuleRow {
   readonly problems: readonly string[];
 }
 
+/** A file that no thread may use as a rule, with the reason. */
+export interface RefusedRuleFile {
+  readonly path: string;
+  readonly message: string;
+}
+
 export interface RuleListing {
   readonly rules: readonly RuleRow[];
-  /** Files that may not be used, with the reason. */
-  readonly refused: readonly { readonly path: string; readonly message: string }[];
+  readonly refused: readonly RefusedRuleFile[];
+}
+
+export interface RuleTrial {
+  readonly checked: number;
+  readonly hits: readonly RuleHit[];
+  /** Rules among the checked ones that no thread uses yet, because they are not signed. */
+  readonly unsigned: readonly RefusedRuleFile[];
 }
 
 /** A text to check, and the part of an answer that it represents. */
@@ -52,14 +64,16 @@ export interface RuleScan {
   /** Files that were not looked at: binary ones and those above the size limit. */
   readonly skipped: number;
   readonly hits: readonly (RuleHit & { readonly path: string })[];
+  /** Rules among the checked ones that no thread uses yet, because they are not signed. */
+  readonly unsigned: readonly RefusedRuleFile[];
 }
 
 export interface RulesService {
   list(options?: { readonly directive?: string }): Promise<RuleListing>;
-  /** Rules that a text would break; `item_not_found` where the one asked for is no stream rule. */
-  test(
-    sample: RuleSample,
-  ): Promise<{ readonly checked: number; readonly hits: readonly RuleHit[] }>;
+  /**
+   * Rules that a text would break; a named rule need not be signed yet. `item_not_found` where the named one is no stream rule.
+   */
+  test(sample: RuleSample): Promise<RuleTrial>;
   /** Checks files as if each were being written. Skips ignored files if the folder is in a git repository. */
   scan(options: {
     readonly folder: string;
