@@ -79,9 +79,12 @@ export function riskOf(
   const classified = deciding?.risk ?? 'elevated';
   const blanket = deciding === undefined || isBlanket(deciding.pattern);
   const known = bounded && blanket ? (declared ?? classified) : classified;
-  const reached = matches.filter(
-    ({ pattern }) => !includes(pattern, capability) && meet(pattern, capability).length > 0,
-  );
+  // what meets a capability without `*` includes it
+  const reached = isExact(capability)
+    ? []
+    : matches.filter(
+        ({ pattern }) => !includes(pattern, capability) && meet(pattern, capability).length > 0,
+      );
   return highest([known, declared ?? 'safe', ...reached.map(({ risk }) => risk)]);
 }
 
