@@ -21,13 +21,34 @@ export async function planDirective(
   given: ExecuteDirectiveRequest,
   { needsModel = false }: { readonly needsModel?: boolean } = {},
 ): Promise<ThreadPlan> {
+  return (await planned(base, given, needsModel)).plan;
+}
+
+async function planned(base: Workspace, given: ExecuteDirectiveRequest, needsModel: boolean) {
   const request = foldPresets(base.preset, given);
-  const { plan } = await prepareThread(await threadEnv(base, envOptions(request)), {
-    ...request,
-    isDryRun: true,
-    needsModel,
-  });
-  return plan;
+  const env = await threadEnv(base, envOptions(request));
+  const { plan } = await prepareThread(env, { ...request, isDryRun: true, needsModel });
+  return { env, plan };
+}
+
+/** {@link ThreadsService.warmUp} */
+export async function warmUp(
+  base: Workspace,
+  request: ExecuteDirectiveRequest | undefined,
+): Promise<void> {
+  try {
+    const { registry, ledger } = base.store;
+    await registry.count({ active: true });
+    await ledger.nextCall('');
+    // it loads the client of both protocols, which is most of the first request
+    await import('node:https');
+    if (request === undefined) return;
+    const { env, plan } = await planned(base, request, true);
+    // the compiled form of a rule is kept as long as its text is the same
+    env.rules.watch(plan, { leafId: null });
+  } catch {
+    // the start fails with the reason
+  }
 }
 
 /** Runs a directive to its end in this process. */

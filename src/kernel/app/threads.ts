@@ -66,6 +66,11 @@ export class Threads implements ThreadsService {
     return await executeDirective(this.#workspace, request);
   }
 
+  async warmUp(request?: ExecuteDirectiveRequest): Promise<void> {
+    const { warmUp } = await import('./thread-runs.ts');
+    await warmUp(this.#workspace, request);
+  }
+
   async executeTool(request: ExecuteToolRequest): Promise<ToolRunResult> {
     const { runTool } = await import('./run-tool.ts');
     return await runTool(this.#workspace, request);

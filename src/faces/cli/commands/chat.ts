@@ -177,6 +177,7 @@ async function converse(call: ChatCall, plan: ChatPlan, signal: AbortSignal): Pr
         planned,
         opened,
         startsAlone,
+        first: existing === undefined && !startsAlone ? begin('?') : undefined,
       });
       front.event = chatting.event;
       plan.screen.notify = chatting.notify;

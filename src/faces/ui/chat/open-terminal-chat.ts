@@ -1,4 +1,4 @@
-import type { Rye } from '../../../kernel/app/api/rye.ts';
+import type { ExecuteDirectiveRequest, Rye } from '../../../kernel/app/api/rye.ts';
 import type { ThreadDetails } from '../../../kernel/app/api/threads.ts';
 import type { ThreadPlan } from '../../../kernel/core/plan.ts';
 import type { Context } from '../../cli/command.ts';
@@ -23,6 +23,8 @@ interface Opening {
   /** The thread that is continued. */
   readonly opened: ThreadDetails | undefined;
   readonly startsAlone: boolean;
+  /** The request of the first message of a new conversation, with any text. */
+  readonly first: ExecuteDirectiveRequest | undefined;
 }
 
 const NO_FACTS = { model: undefined, capabilities: [], limits: { spend: undefined } };
@@ -31,7 +33,7 @@ const NO_FACTS = { model: undefined, capabilities: [], limits: { spend: undefine
 export async function openTerminalChat(
   context: Context,
   desk: ChatDesk,
-  { rye, keys, planned, opened, startsAlone }: Opening,
+  { rye, keys, planned, opened, startsAlone, first }: Opening,
 ): Promise<TerminalChat> {
   const { io, global } = context;
   const { colors } = desk;
@@ -67,6 +69,7 @@ export async function openTerminalChat(
     startsAlone,
     next: opened === undefined ? 'nothing' : emptyMessageIn(opened, queued.length > 0),
     spent: opened?.thread.cost,
+    warmUp: () => void rye.threads.warmUp(first),
     hurry: () => void hurry(),
   });
 }

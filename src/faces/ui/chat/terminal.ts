@@ -109,6 +109,9 @@ export class TerminalChat {
   #next: EmptyMessage;
   readonly #slot: DialogSlot;
   #mayLeave = false;
+  #isWarm = false;
+  /** Resolves when the history has every message. */
+  #kept = Promise.resolve();
   #spent: Cost | undefined;
   #budget: number | undefined;
   #finish: (exitCode: ExitCode) => void = () => {};
@@ -185,7 +188,8 @@ export class TerminalChat {
       ...this.#pending.map(({ text }) => text),
       ...(this.#editor.text.trim() === '' ? [] : [unfolded(this.#editor, this.#editor.text)]),
     ];
-    for (const text of lost) history.add(text);
+    for (const text of lost) this.#kept = history.add(text);
+    await this.#kept;
     for (const text of waiting) view.print(echoLines(folded(text), this.#style, 'queued'));
     if (waiting.length > 0) view.print(remarkLines(oneLine(WAITS_NOTE), this.#style));
     for (const text of lost) view.print(echoLines(folded(text), this.#style, 'not sent'));
@@ -228,12 +232,20 @@ export class TerminalChat {
   };
 
   #typeInField(key: Key): void {
+    this.#warmUp();
     const { editor, effect } = press(this.#editor, key);
     this.#editor = editor;
     if (effect?.kind !== 'interrupt') this.#mayLeave = false;
     if (effect !== undefined) this.#apply(effect);
     this.#slot.fieldChanged();
     if (effect?.kind !== 'suspend') this.#draw();
+  }
+
+  /** Prepares the first answer while the person types, after the key is drawn. */
+  #warmUp(): void {
+    if (this.#isWarm) return;
+    this.#isWarm = true;
+    setImmediate(this.#options.warmUp);
   }
 
   /** Lets the person choose a model; null: none. */
@@ -314,7 +326,7 @@ export class TerminalChat {
       this.#editor = withText(this.#editor, text);
       return;
     }
-    history.add(typed.text);
+    this.#kept = history.add(typed.text);
     if (slash?.name === 'quit') this.#finish(EXIT.ok);
     else if (slash !== undefined) this.#do({ ...typed, slash });
     else {
@@ -506,6 +518,8 @@ interface TerminalChatOptions {
   readonly next: EmptyMessage;
   /** The cost of the thread so far. */
   readonly spent: Cost | undefined;
+  /** Prepares what the first answer needs. */
+  readonly warmUp: () => void;
   /** Kills the running tools at once. */
   readonly hurry: () => void;
 }

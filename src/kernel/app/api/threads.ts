@@ -98,6 +98,11 @@ export interface ThreadsService {
   assertModel(threadId: string): Promise<void>;
   /** Runs to the end. A thread that failed is a result; only a thread that could not be started throws. */
   execute(request: ExecuteDirectiveRequest): Promise<ThreadResult>;
+  /**
+   * Opens the databases, loads what calls a model and plans the request, so that its start takes less time. Changes nothing
+   * and connects to no model; the start reads and checks everything again. Never fails.
+   */
+  warmUp(request?: ExecuteDirectiveRequest): Promise<void>;
   executeTool(request: ExecuteToolRequest): Promise<ToolRunResult>;
   /** Newest first. Reads the threads that it lists and their descendants, however many others there are. */
   list(filter?: ThreadListFilter): Promise<readonly ListedThread[]>;
