@@ -10,7 +10,8 @@ const FLOW_ITEM = /^[\w./+ -]+$/;
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z$/;
 const NUMBER = /^(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?$/;
 const SPECIAL = /^\.(?:inf|nan)$/i;
-const QUOTED = /^"(?:[^"\\\u0000-\u001f\u007f-\u009f\u2028\u2029]|\\["\\nt])*"$/;
+// no quotation marks, backslashes, control characters and separators of lines
+const QUOTED = /^"(?:[ !#-[\]-~\u00a0-\u2027\u202a-\uffff]|\\["\\nt])*"$/;
 /** No word of YAML, and no member that every object has. */
 const KEY = /^(?!(?:__proto__|true|false|null)$)[a-z_]\w*$/i;
 const [SPACE, QUOTE, ZERO, NINE, COLON, BRACKET] = [0x20, 0x22, 0x30, 0x39, 0x3a, 0x5b];
