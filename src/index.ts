@@ -225,6 +225,7 @@ export {
 export type { Schema, TypeOf } from './kernel/hooks/schema.ts';
 export type { Checkpoint, LogHead } from './kernel/log/checkpoint.ts';
 export type { LogProblem, LogProblemKind } from './kernel/log/codec.ts';
+export type { LineVisitor } from './kernel/log/scanner.ts';
 export type {
   LogExtent,
   LogFlaw,

@@ -8,6 +8,7 @@ import {
   type LogHeader,
   type UnknownEvent,
 } from '../core/events.ts';
+import type { PayloadVerifier } from '../core/signing.ts';
 import {
   decodeHeader,
   decodeLine,
@@ -19,7 +20,12 @@ import {
   upgradeFrom,
 } from './codec.ts';
 import { eachLine, LineScanner, type LineVisitor, scan, scanNow } from './scanner.ts';
-import { type LogVerification, LogVerifier, type LogVerifierOptions } from './verifier.ts';
+import {
+  type LogExtent,
+  type LogVerification,
+  LogVerifier,
+  type LogVerifierOptions,
+} from './verifier.ts';
 
 type Event = LogEvent | UnknownEvent;
 
@@ -139,8 +145,11 @@ export async function verifyLog(
   return verifier.verdict();
 }
 
-export interface VerifyOptions extends Omit<LogVerifierOptions, 'threadId'> {
-  /** What it finds is of a log that may be changed: ask the verdict first. */
+export interface VerifyOptions {
+  readonly verifier: PayloadVerifier;
+  /** From a finished thread's thread.json: then nothing may be missing or unsigned. */
+  readonly expected?: LogExtent | undefined;
+  /** Takes all lines in the same pass. What it finds is of a log that may be changed: ask the verdict first. */
   readonly listener?: LineVisitor;
 }
 
