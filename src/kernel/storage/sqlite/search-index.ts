@@ -16,11 +16,12 @@ import { type DatabaseOptions, LazyDatabase, type Migrations } from './database.
 /** Text of scripts that put no spaces between words, which the tokenizer of the index takes for one word. */
 const UNSPACED =
   /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\u{30FC}]+/gu;
-const WORD = /[A-Za-z][A-Za-z0-9]*/g;
+const ALPHANUMERIC = /[A-Za-z0-9]/;
+const WORD_END = /[A-Za-z0-9]*/y;
 /** A longer one is data. */
 const MAX_WORD = 200;
 /** A place inside a word where another one begins, as in `retryDelay` or `HTTPServer`. */
-const SEAM = /[a-z0-9][A-Z]|[A-Z]{2}[a-z]/;
+const SEAM = /[a-z0-9][A-Z]|[A-Z]{2}[a-z]/g;
 const PART = /[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+/g;
 
 /**
@@ -29,11 +30,25 @@ const PART = /[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+/g;
  */
 function withParts(text: string): string {
   const parts = new Set<string>();
-  for (const [word] of text.matchAll(WORD)) {
-    if (word.length <= MAX_WORD && SEAM.test(word)) parts.add(word.match(PART)?.join(' ') ?? '');
-  }
+  for (const word of joinedWords(text)) parts.add(word.match(PART)?.join(' ') ?? '');
   for (const [run] of text.matchAll(UNSPACED)) parts.add(pairs(run));
   return parts.size === 0 ? text : `${text}\n${[...parts].join('\n')}`;
+}
+
+/** Returns the words that others are joined in. Looks for the seams first, because most words have none. */
+function joinedWords(text: string): readonly string[] {
+  const words: string[] = [];
+  let end = 0;
+  for (const { index } of text.matchAll(SEAM)) {
+    if (index < end) continue;
+    let start = index;
+    while (start > end && ALPHANUMERIC.test(text[start - 1] ?? '')) start -= 1;
+    WORD_END.lastIndex = index;
+    end = index + (WORD_END.exec(text)?.[0].length ?? 0);
+    const word = text.slice(start, end).replace(/^\d+/, '');
+    if (word.length <= MAX_WORD && word.search(SEAM) !== -1) words.push(word);
+  }
+  return words;
 }
 
 /** Returns a searched text with its parts without spaces as pairs, which are beside each other where the text is. */
