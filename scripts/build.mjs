@@ -41,7 +41,7 @@ export async function bundle(outdir, { without = [], plugins = [], define: chang
   const define = { ...(await definitions()), ...changes };
   const options = { absWorkingDir: root, define, plugins };
   const cli = path.join(outdir, 'cli');
-  if (!without.includes('program')) await bundleProgram(cli, options);
+  if (!without.includes('program')) await bundleProgram(cli, { ...options, without });
   const { outputFiles, metafile } = await build({
     absWorkingDir: root,
     entryPoints: {

@@ -9,9 +9,6 @@ import { lazyPackages, noSecondYaml, plainHeaders } from './plugins.mjs';
 
 const SANDBOX = '@anthropic-ai/sandbox-runtime';
 const MODULE_URL = "const ryeModuleUrl = require('node:url').pathToFileURL(__filename).href;";
-const PERFORMANCE = fileURLToPath(
-  new URL('../src/kernel/startup/plain-performance.ts', import.meta.url),
-);
 const ENTRY = fileURLToPath(new URL('program.ts', import.meta.url));
 
 /** Turns `import()` of a Node built-in into `require`, which needs no loader. */
@@ -28,7 +25,7 @@ const builtinModules = {
 };
 
 /** Writes the whole command line as one file, `program.cjs`. `bin/rye.js` keeps what V8 compiled for it in a folder of the user. */
-export async function bundleProgram(outdir, { define, plugins = [], ...options }) {
+export async function bundleProgram(outdir, { define, plugins = [], without = [], ...options }) {
   const outfile = path.join(outdir, 'program.cjs');
   await build({
     entryPoints: [ENTRY],
@@ -48,8 +45,14 @@ export async function bundleProgram(outdir, { define, plugins = [], ...options }
     banner: { js: `(function (exports, require, module, __filename, importModule) {\n${MODULE_URL}` },
     footer: { js: '})' },
     external: [SANDBOX, '@dbos-inc/dbos-sdk', 'pg'],
-    plugins: [...plugins, lazyPackages, plainHeaders, commonjsNames, builtinModules, noSecondYaml],
-    inject: [PERFORMANCE],
+    plugins: [
+      ...plugins,
+      ...(without.includes('lazy packages') ? [] : [lazyPackages]),
+      plainHeaders,
+      commonjsNames,
+      builtinModules,
+      noSecondYaml,
+    ],
   });
   const text = withImporter(inAscii(readFileSync(outfile, 'utf8')));
   // bin/rye.js names what it keeps by it

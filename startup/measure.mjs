@@ -9,7 +9,7 @@ import process from 'node:process';
 import { fileURLToPath } from 'node:url';
 import { measureProcess, median, openWorkspace, startServer } from '../bench/harness.mjs';
 import { bundle } from '../scripts/build.mjs';
-import { SDK_MODULES } from './plugins.mjs';
+import { PLAIN_HEADERS, SDK_MODULES } from './plugins.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const DIRECTIVE = `\`\`\`xml
@@ -51,12 +51,32 @@ const originalSdk = {
   },
 };
 
+/** The SDK with the platform's web streams, but without its headers. */
+const withStreams = {
+  name: 'with-streams',
+  setup: (build) => {
+    build.onLoad({ filter: SDK_MODULES }, async ({ path: file }) => {
+      const text = await (await import('node:fs/promises')).readFile(file, 'utf8');
+      return { contents: /\bHeaders\b/.test(text) ? `${PLAIN_HEADERS}${text}` : text };
+    });
+  },
+};
+
 const jsYaml = () =>
   createRequire(createRequire(import.meta.url).resolve('gray-matter')).resolve('js-yaml');
 
 const PLATFORM_FETCH = `export const httpFetch = (address, init) => fetch(address, init);
 export const bodyOf = ({ body }) => body && Object.assign(body, { letGo() {} });
-export class PlainHeaders {}`;
+export const textOf = async (body) => {
+  let text = '';
+  for await (const chunk of body) text += Buffer.from(chunk).toString();
+  return text;
+};
+export const hasNetworkVariables = () => false;
+export const send = () => { throw new Error('the environment names no network'); };
+export const fieldsOf = () => [];
+export class PlainHeaders {}
+export class Stop {}`;
 
 /** The tricks: what to build without them, and the command lines that they speed up. */
 const TRICKS = {
@@ -84,6 +104,8 @@ const TRICKS = {
     { define: { __RYE_SYSTEM_MEANINGS__: 'undefined' } },
     ['one turn', 'run hello'],
   ],
+  'packages on first use': [{ without: ['lazy packages'] }, ['one turn', 'run hello']],
+  'no web streams': [{ plugins: [withStreams] }, ['one turn']],
   'stub of js-yaml': [
     { plugins: [original(/^js-yaml$/, { path: jsYaml() })] },
     ['one turn', 'run hello'],

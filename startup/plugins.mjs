@@ -19,6 +19,8 @@ module.exports = { safeLoad: refuse, safeDump: refuse };`,
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const HTTP_FETCH = fileURLToPath(new URL('../src/kernel/startup/http-fetch.ts', import.meta.url));
+/** Puts rye's headers in the place of the platform's. */
+export const PLAIN_HEADERS = `import { PlainHeaders as Headers } from ${JSON.stringify(HTTP_FETCH)};\n`;
 export const SDK_MODULES = /[\\/]node_modules[\\/]@anthropic-ai[\\/]sdk[\\/].*\.mjs$/;
 
 /**
@@ -32,8 +34,7 @@ export const plainHeaders = {
       const original = await readFile(path, 'utf8');
       const isClient = /[\\/]client\.mjs$/.test(path);
       const text = isClient ? original.replaceAll('globalThis.ReadableStream', 'undefined') : original;
-      const header = `import { PlainHeaders as Headers } from ${JSON.stringify(HTTP_FETCH)};\n`;
-      return { contents: /\bHeaders\b/.test(text) ? `${header}${text}` : text };
+      return { contents: /\bHeaders\b/.test(text) ? `${PLAIN_HEADERS}${text}` : text };
     });
   },
 };
