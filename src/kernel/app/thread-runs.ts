@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises';
 import { messageOf } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
@@ -38,6 +39,8 @@ export async function warmUp(
 ): Promise<void> {
   try {
     const { registry, ledger } = base.store;
+    // starts the threads of Node that sync files
+    await stat(base.options.projectPath);
     await registry.count({ active: true });
     await ledger.nextCall('');
     // it loads the client of both protocols, which is most of the first request
