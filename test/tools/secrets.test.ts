@@ -27,3 +27,18 @@ it('takes a secret out of addresses and of the hint of an error too', () => {
   expect(withoutSecretsIn(error, [secret])).toMatchObject({ message: 'failed', hint: 'Try ***' });
   expect(withoutSecretsIn(error, ['other'])).toBe(error);
 });
+
+it('looks for a secret that joins the list later, and makes the spellings of a frozen list once', () => {
+  const secrets = ['a/b-secret-one'];
+  const text = 'a/b-secret-one and c d-secret-two and c%20d-secret-two';
+  const first = '*** and c d-secret-two and c%20d-secret-two';
+  expect(scrubText(text, secrets)).toBe(first);
+  secrets.push('c d-secret-two');
+  expect(scrubText(text, secrets)).toBe('*** and *** and ***');
+  const frozen = Object.freeze([...secrets]);
+  expect([scrubText(text, frozen), scrubText(text, frozen)]).toEqual([
+    '*** and *** and ***',
+    '*** and *** and ***',
+  ]);
+  expect(scrubText(text, Object.freeze(['a/b-secret-one']))).toBe(first);
+});

@@ -387,7 +387,8 @@ export class ToolCatalog implements ToolSource {
   /** Secrets that must not leave a call: the thread's secret inputs and rye's own secrets. */
   #secrets(scope: ToolScope | undefined): readonly string[] {
     const inputs = Object.values(scope?.secrets ?? {}).filter((value) => value !== '');
-    return [...inputs, ...this.#workspace.secrets()];
+    // frozen, so that their spellings are made once
+    return Object.freeze([...inputs, ...this.#workspace.secrets()]);
   }
 }
 

@@ -68,17 +68,29 @@ async function fill(
 /** Replaces every secret in a text by `***`, also where JSON escaped it. */
 export function scrubText(text: string, secrets: readonly string[]): string {
   let scrubbed = text;
-  // The longest first, so that a secret which contains another one is removed whole.
-  for (const secret of secrets.toSorted((a, b) => b.length - a.length)) {
-    const escaped = JSON.stringify(secret).slice(1, -1);
-    const ascii = escaped.replaceAll(
-      /[^ -~]/g,
-      (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
-    );
-    for (const form of new Set([secret, escaped, ascii, encodeURIComponent(secret)]))
-      scrubbed = scrubbed.replaceAll(form, '***');
-  }
+  for (const form of formsOf(secrets)) scrubbed = scrubbed.replaceAll(form, '***');
   return scrubbed;
+}
+
+/** The spellings of frozen lists of secrets: an output has hundreds of texts, and to make them takes longer than to look for them. */
+const spellings = new WeakMap<readonly string[], readonly string[]>();
+
+function formsOf(secrets: readonly string[]): readonly string[] {
+  const known = spellings.get(secrets);
+  if (known) return known;
+  // the longest first, so that a secret which contains another one is removed whole
+  const forms = secrets
+    .toSorted((a, b) => b.length - a.length)
+    .flatMap((secret) => {
+      const escaped = JSON.stringify(secret).slice(1, -1);
+      const ascii = escaped.replaceAll(
+        /[^ -~]/g,
+        (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+      );
+      return [...new Set([secret, escaped, ascii, encodeURIComponent(secret)])];
+    });
+  if (Object.isFrozen(secrets)) spellings.set(secrets, forms);
+  return forms;
 }
 
 /** Replaces every secret in the strings and member names of a JSON value. */
