@@ -36,7 +36,7 @@ it('signs the first text of an answer at once, and the rest within a second thou
   await writer.close();
 });
 
-function answer(stop: 'end' | 'aborted'): EventDraft {
+function answerOf(stop: 'end' | 'aborted'): EventDraft {
   const content = [{ type: 'text', text: 'One two' }] as const;
   const origin = { provider: 'p', model: 'm', usage: NO_USAGE };
   return {
@@ -73,7 +73,7 @@ it.each([
   recorder.record([{ event_type: 'toolcall_delta', payload: { call_id: 'c', json: '{}' } }]);
   clock.advance(ms);
   await new Promise(setImmediate);
-  recorder.record([answer(stop)]);
+  recorder.record([answerOf(stop)]);
   // nothing of it comes later
   clock.advance(50);
   await new Promise(setImmediate);

@@ -6,9 +6,9 @@ export interface PickerOptions {
   readonly threadId: string;
   /** The types of the events that {@link event} takes. */
   readonly types: readonly LogEvent['event_type'][];
-  event(event: LogEvent | UnknownEvent): void;
+  readonly event: (event: LogEvent | UnknownEvent) => void;
   /** A text, and what takes the lines that contain it. */
-  readonly text?: { readonly of: string; take(line: string): void };
+  readonly text?: { readonly of: string; readonly take: (line: string) => void };
 }
 
 const TYPE = Buffer.from('"event_type":"');
@@ -20,7 +20,7 @@ const TYPE = Buffer.from('"event_type":"');
 export class LinePicker implements LineVisitor {
   readonly #options: PickerOptions;
   readonly #text: Buffer | undefined;
-  /** What follows {@link TYPE} in a line that is wanted. */
+  /** The bytes after {@link TYPE} in a wanted line. */
   readonly #ends: readonly Buffer[];
   readonly #distance: number;
 

@@ -169,7 +169,7 @@ async function verifyRecord(
   return { document, checks: [check, log.check], log };
 }
 
-/** What one pass through the log has found. */
+/** The findings of one pass through the log. */
 interface ReadLog {
   readonly check: Check;
   readonly facts: LogFacts;
