@@ -61,6 +61,20 @@ test('a job with two variables runs a signed directive, writes JUnit and leaves 
   }
 });
 
+test.each(['', 'summary.md', '/dev/null/summary.md'])(
+  'a job continues without a summary where its file is %j',
+  async (summary) => {
+    const { checkout, rye } = await job();
+    const before = readdirSync(checkout);
+    for (const words of [
+      ['run', 'example'],
+      ['verify', 'directive', '**', '--junit', 'v.xml'],
+    ])
+      expect((await rye(words, { GITHUB_STEP_SUMMARY: summary })).code).toBe(0);
+    expect(readdirSync(checkout).filter((name) => !before.includes(name))).toEqual(['v.xml']);
+  },
+);
+
 test('a home that cannot be written is enough', async () => {
   const { rye } = await job();
   expect((await rye(['run', 'example'], { HOME: '/dev/null/none' })).code).toBe(0);

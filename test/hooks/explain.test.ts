@@ -49,6 +49,28 @@ describe('explainHooks', () => {
     ]);
   });
 
+  it('takes no hook of the infra layer for one that decides, and tells none that an earlier one has', () => {
+    const gate = (id: string) => ({ id, event: 'tool_gate', action: { control: 'fail' } });
+    const { hooks } = mergeLayers({
+      infra: hooksFrom(4, gate('infra'), gate('watches')),
+      project: hooksFrom(3, gate('refuses'), gate('late')),
+    });
+    const explained = explainHooks(hooks, { event: 'tool_gate', context: {} });
+    const deciders = explained.map(({ hook: { id }, decidedBy }) => [id, decidedBy]);
+    expect(Object.fromEntries(deciders)).toEqual({
+      infra: undefined,
+      watches: undefined,
+      refuses: undefined,
+      late: 'refuses',
+    });
+    // alone they decide nothing either
+    const alone = explainHooks(
+      hooks.filter(({ id }) => id !== 'refuses'),
+      { event: 'tool_gate', context: {} },
+    );
+    expect(alone.map(({ decidedBy }) => decidedBy)).toEqual([undefined, undefined, undefined]);
+  });
+
   it('knows what a directive suppresses', () => {
     const hooks = hooksFrom(3, {
       id: 'a',

@@ -70,6 +70,19 @@ describe('demandFor', () => {
       true,
     ],
     [
+      'two conditions',
+      {
+        when: {
+          all: [
+            { path: 'input.amount', op: 'gte', value: 50 },
+            { path: 'risk', op: 'eq', value: 'read' },
+          ],
+        },
+        ask: ['ada'],
+      },
+      false,
+    ],
+    [
       'a test of an argument',
       { when: { argument: 'command', matches: '\\bpush\\b' }, ask: ['ada'] },
       true,
@@ -100,6 +113,22 @@ describe('demandFor', () => {
     };
     const rule = { spend_above: above, ask: ['lead'] };
     expect(demandFor([policy([rule])], call, [], OWNER) !== undefined).toBe(asks);
+  });
+
+  it.each([
+    ['alone', { path: 'cost_lef', op: 'lt', value: 1 }],
+    [
+      'after one that is known',
+      {
+        any: [
+          { path: 'cost_left', op: 'lt', value: 1 },
+          { path: 'cost_lef', op: 'lt', value: 1 },
+        ],
+      },
+    ],
+    ['within a negation', { not: { path: 'turn', op: 'exists' } }],
+  ])('a condition over what no call has is refused: %s', (_, when) => {
+    expect(() => policy([{ when, ask: ['ada'] }])).toThrow(/names "(cost_lef|turn)"/);
   });
 
   it('a rule about one tool that tests a parameter which the tool lacks asks about every call of it', () => {

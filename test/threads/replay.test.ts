@@ -355,6 +355,23 @@ describe('a thread of several runs', () => {
     await expect(trees.replay(id, { run: 4 })).rejects.toMatchObject({ code: 'usage' });
   });
 
+  it('is replayed from the earlier entry at which a later run began', async () => {
+    const here = await lab();
+    await here.model([WRITES, reply('One.'), reply('Two.')]);
+    here.signed('directives/job.md', directive('job', { permissions: WRITE }));
+    const { thread_id: id } = await here.run('job');
+    const { recovery, trees } = here.rye();
+    const { rows } = await trees.view(id);
+    const result = rows.find(({ kind }) => kind === 'tool_result')?.entry.id ?? '';
+    await trees.branch(id, { at: result });
+    expect(await recovery.resume({ threadId: id })).toMatchObject({ result: 'Two.' });
+    expect(await trees.replay(id, { run: 1 })).toMatchObject({ answers: 2, difference: null });
+    const second = await trees.replay(id, { run: 2 });
+    expect(second).toMatchObject({ answers: 1, difference: null });
+    expect(second.matched).toBe(second.steps);
+    expect(second.steps).toBeGreaterThan(1);
+  });
+
   it('shows the run in which a rule of today would cut the answer', async () => {
     const here = await lab();
     const id = await resumed(here);
