@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { RyeError } from '../../src/kernel/core/errors.ts';
 import { MAX_LINE_BYTES } from '../../src/kernel/log/codec.ts';
 import { findPosition } from '../../src/kernel/log/position.ts';
-import { eventsOf, measure, readLog } from '../../src/kernel/log/reader.ts';
+import { eventsOf, lastOf, measure, readLog } from '../../src/kernel/log/reader.ts';
 import { eachLine, LineScanner, type LineVisitor, scanNow } from '../../src/kernel/log/scanner.ts';
 import { LogVerifier } from '../../src/kernel/log/verifier.ts';
 import { depth } from '../helpers/sample-of.ts';
@@ -210,4 +210,14 @@ describe('a scanner', () => {
     expect(scanner.push(Buffer.from('d\n'))).toBe(false);
     expect(seen).toEqual(['one 0 a', 'two 0 a', 'one 2 b', 'two 2 b']);
   });
+});
+
+it.each([0, 1, 2, 3, 10])('the last %i of a stream are what is at its end', async (count) => {
+  for (let length = 0; length < 10; length += 1) {
+    const all = Array.from({ length }, (_, at) => at);
+    const items = (async function* each() {
+      yield* all;
+    })();
+    expect(await lastOf(items, count)).toEqual(count === 0 ? [] : all.slice(-count));
+  }
 });

@@ -2,7 +2,7 @@ import { readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
-import { reply, type WireBody, type WireServer } from '../helpers/wire-server.ts';
+import { reply, startWireServer, type WireBody, type WireServer } from '../helpers/wire-server.ts';
 
 const HAIKU = 'claude-haiku-5-5';
 const SONNET = 'claude-sonnet-5';
@@ -12,6 +12,11 @@ async function lab(model = `<model id="${HAIKU}" provider="anthropic" />`): Prom
   onTestFinished(async () => await made.remove());
   made.signed('directives/work.md', directive('work', { metadata: model }));
   return made;
+}
+
+/** The configuration of a provider `mine` at a server. */
+function providerAt(url: string): string {
+  return `kind: anthropic\nbase_url: ${url}\napi_key_env: ANTHROPIC_API_KEY\nprices_as_of: "2026-11-21"\ntiers: {fast: own}\nmodels:\n  own: {context_window: 9000, max_output_tokens: 900, pricing: {input: 1, output: 1}}\n`;
 }
 
 function last({ requests }: WireServer): WireBody | undefined {
@@ -81,6 +86,34 @@ it('a thread that fell back continues with the fallback', async () => {
   expect(server.requests.map(({ body }) => body.model)).toEqual([HAIKU, SONNET]);
   await here.rye().recovery.resume({ threadId: id, message: 'On.' });
   expect(server.requests.map(({ body }) => body.model)).toEqual([HAIKU, SONNET, SONNET]);
+});
+
+it('a model of another provider that was set takes none of the planned fallbacks', async () => {
+  const here = await lab(`<model id="${HAIKU}" provider="anthropic" fallback="${SONNET}" />`);
+  const server = await here.model(({ body }) =>
+    body.model === 'own'
+      ? { status: 404, error: { type: 'not_found_error', message: 'no such model' } }
+      : reply('Done.'),
+  );
+  here.signed('config/agent/providers/mine.yaml', providerAt(server.url));
+  const { thread_id: id } = await here.run('work');
+  await here.rye().trees.changeModel(id, { model: 'own', provider: 'mine' });
+  const resumed = await here.rye().recovery.resume({ threadId: id, message: 'On.' });
+  expect(resumed).toMatchObject({ status: 'error', model: 'own' });
+  expect(server.requests.map(({ body }) => body.model)).toEqual([HAIKU, 'own']);
+});
+
+it('a model that was set is that of its provider, also where another has one of this name', async () => {
+  const here = await lab();
+  const server = await here.model(() => reply('Done.'));
+  const other = await startWireServer(() => reply('Other.'));
+  onTestFinished(async () => await other.close());
+  here.signed('config/agent/providers/mine.yaml', providerAt(other.url).replaceAll('own', HAIKU));
+  const { thread_id: id } = await here.run('work');
+  await here.rye().trees.changeModel(id, { model: HAIKU, provider: 'mine' });
+  const resumed = await here.rye().recovery.resume({ threadId: id, message: 'On.' });
+  expect(resumed).toMatchObject({ status: 'completed', result: 'Other.' });
+  expect([server.requests.length, other.requests.length]).toEqual([1, 1]);
 });
 
 it('the model that was set writes the summaries too', async () => {

@@ -23,6 +23,7 @@ it.each([
   const { env, lab } = await portsDesk();
   const { registry, owners } = env.store;
   await registry.register({ ...ROW, threadId: 'job', owner: null });
+  await registry.register({ ...ROW, threadId: 'next', owner: null });
   const folder = path.join(lab.project, '.ai/state/threads/job');
   mkdirSync(folder, { recursive: true });
   const {
@@ -45,6 +46,9 @@ it.each([
     why === undefined ? undefined : expect.stringContaining(why),
   );
   expect((await registry.get('job'))?.status).toBe(why === undefined ? 'created' : 'error');
+  // the next one does not wait for it
+  expect((await registry.get('next'))?.status).toBe('error');
+  expect([...failures.keys()].at(-1)).toBe('next');
 });
 
 /** Registers a thread in a state. */

@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import { openMemoryStore } from '../../src/kernel/storage/memory-store.ts';
 import { removeDead } from '../../src/kernel/threads/recovery/crashed-worktree.ts';
+import { removeWorktrees } from '../../src/kernel/threads/recovery/gc-worktrees.ts';
 import { ThreadWorktree } from '../../src/kernel/threads/run/isolation.ts';
 import { countingIds, STOPPED, threadParams } from '../../testing/conformance/fixtures.ts';
 
@@ -68,4 +69,25 @@ it('the worktree of a dead thread stays while it has what nothing else has, or a
   const owned = { owner: store.owners.self(), isClaimed: true };
   await store.registry.register(threadParams('child', { parentId: 't', ...owned }));
   expect(await remove({ ...FACTS, status: 'none' })).toBe(0);
+});
+
+it.each([
+  ['in it', WORKTREE.path, 0],
+  ['in a folder of it', `${WORKTREE.path}/packages/a`, 0],
+  ['in another one whose name begins alike', `${WORKTREE.path}-2`, 1],
+  ['in the project', undefined, 1],
+])('a worktree is not removed while a thread runs %s', async (_, place, count) => {
+  const store = openMemoryStore({ clock: STOPPED, ids: countingIds() });
+  const removed: unknown[] = [];
+  await store.registry.register(threadParams('t', { owner: store.owners.self(), isClaimed: true }));
+  await removeWorktrees({
+    store,
+    onNotice: () => undefined,
+    files: { exists: () => true, readDocument: async () => ({ work_path: place }) },
+    worktrees: {
+      list: async () => [WORKTREE.path],
+      remove: async (worktree: unknown) => void removed.push(worktree),
+    },
+  } as unknown as Parameters<typeof removeWorktrees>[0]);
+  expect(removed).toHaveLength(count);
 });
