@@ -69,6 +69,16 @@ describe('the path of an item replaces its type and ID', () => {
     }
   });
 
+  it.each([
+    ['directive', 'team/review.md', 0],
+    ['directive', './team/review.md', 6],
+    ['directive', '../directives/team/review.md', 6],
+    ['directive', 'team/none.md', 6],
+    ['tool', 'team/review.md', 6],
+  ])('below the folder of its type is enough: fetch %s %s', async (type, word, code) => {
+    expect((await here.rye(['fetch', type, word])).code).toBe(code);
+  });
+
   it('is refused for another project and for another type, and signs nothing', async () => {
     const other = path.join(here.home, '..', 'other', REVIEW);
     const foreign = await here.rye(['sign', other]);

@@ -103,6 +103,19 @@ describe('gates', () => {
     ['a text', 'no'],
     ['a member that does not exist', { blok: 'no' }],
     ['a result that is none', { result: 7 }],
+    ['a result with an unknown block', { result: [{ type: 'thinking', text: 'hm' }] }],
+    ['a text block without its text', { result: [{ type: 'text' }] }],
+    ['an image without its data', { result: [{ type: 'image', media_type: 'image/png' }] }],
+    ['an image without its type', { result: [{ type: 'image', data: 'AAAA' }] }],
+    [
+      'one good and one bad block',
+      {
+        result: [
+          { type: 'text', text: 'a' },
+          { type: 'image', data: 'AAAA' },
+        ],
+      },
+    ],
   ])('refuse when they return %s', async (_, decision) => {
     const played = await playWith({ tool_gate: () => decision as object });
     expect(outcomeOf(played, 'a')).toBe('settled a blocked');

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { PartialLimits } from '../../src/kernel/core/limits.ts';
 import { checkRaises } from '../../src/kernel/policy/limit-grant.ts';
 import { SHIPPED_LIMITS } from '../../src/kernel/policy/limits.ts';
+import { checkedGrant } from '../../src/kernel/threads/recovery/resume.ts';
 
 const GRANTED = { ...SHIPPED_LIMITS, spend: 0.5, turns: 8 };
 const NONE: PartialLimits = {};
@@ -34,5 +35,43 @@ describe('limits from outside', () => {
     if (typeof expected === 'string')
       expect(check).toThrow(expect.objectContaining({ code: expected }));
     else expect(check()).toEqual(expected);
+  });
+});
+
+describe('limits for the next run', () => {
+  const planned = { limits: GRANTED, directive: { id: 'review' }, origins: {} };
+  const check = (more: object, wanted: PartialLimits, mayRaise = false) =>
+    checkedGrant(
+      { config: { limitCeiling: { limits: NONE, origins: {} } } } as unknown as Configured,
+      { planned: { ...planned, ...more }, parent: undefined } as unknown as Resumed,
+      wanted,
+      mayRaise,
+    );
+  type Configured = Parameters<typeof checkedGrant>[0];
+  type Resumed = Parameters<typeof checkedGrant>[1];
+
+  it('of a child are those of its parent: a person grants it none', () => {
+    const child = { planned, parent: { limits: GRANTED } } as unknown as Resumed;
+    const config = { limitCeiling: { limits: NONE, origins: {} } };
+    const granted = checkedGrant({ config } as unknown as Configured, child, { turns: 99 });
+    expect(granted).toEqual({ kept: {}, raised: {} });
+  });
+
+  it('are bounded by what the first run was granted, also if a later one was granted less', () => {
+    expect(check({}, NONE)).toEqual({ kept: {}, raised: {} });
+    expect(check({}, { turns: 8 })).toEqual({ kept: { granted_limits: GRANTED }, raised: {} });
+    const more = { limits: { ...GRANTED, turns: 2 }, granted_limits: GRANTED };
+    expect(check(more, { turns: 8 })).toEqual({ kept: { granted_limits: GRANTED }, raised: {} });
+    expect(() => check(more, { turns: 9 })).toThrow(
+      expect.objectContaining({ code: 'raise_limits_required' }),
+    );
+  });
+
+  it('keep what earlier runs raised beside what this one raises', () => {
+    const more = { raised_limits: { spend: 0.5 } };
+    expect(check(more, { turns: 9 }, true)).toEqual({
+      kept: { granted_limits: GRANTED, raised_limits: { spend: 0.5, turns: 8 } },
+      raised: { raised_limits: { turns: 8 } },
+    });
   });
 });

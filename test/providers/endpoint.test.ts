@@ -3,6 +3,7 @@ import {
   endpointOf,
   isSetUp,
   missingVariables,
+  usedVariables,
   variablesOf,
 } from '../../src/kernel/providers/endpoint.ts';
 import { providerConfig } from './fixtures.ts';
@@ -79,4 +80,46 @@ test('every variable of a provider is known, so that a detached thread gets it',
     'AWS_SESSION_TOKEN',
     'AWS_DEFAULT_REGION',
   ]);
+});
+
+test.each<[string, Parameters<typeof providerConfig>[0], Record<string, string>, object]>([
+  ['none is set', {}, {}, { key: undefined, address: undefined }],
+  [
+    'a key and a token are set',
+    { apiKeyEnv: 'KEY', authTokenEnv: 'TOKEN', baseUrlEnv: 'URL' },
+    { KEY: 'k', TOKEN: 't' },
+    { key: 'KEY', address: undefined },
+  ],
+  [
+    'a token and an address are set',
+    { apiKeyEnv: 'KEY', authTokenEnv: 'TOKEN', baseUrlEnv: 'URL' },
+    { TOKEN: 't', URL: 'http://x' },
+    { key: 'TOKEN', address: 'URL' },
+  ],
+  [
+    'an AWS provider has a token and access keys',
+    BEDROCK,
+    { AWS_BEARER_TOKEN_BEDROCK: 't', AWS_ACCESS_KEY_ID: 'a' },
+    { key: 'AWS_BEARER_TOKEN_BEDROCK', address: undefined },
+  ],
+  [
+    'an AWS provider has access keys alone',
+    BEDROCK,
+    { AWS_ACCESS_KEY_ID: 'a', AWS_SECRET_ACCESS_KEY: 'b' },
+    { key: 'AWS_ACCESS_KEY_ID', address: undefined },
+  ],
+  [
+    'another provider has access keys of AWS',
+    { apiKeyEnv: 'KEY' },
+    { AWS_ACCESS_KEY_ID: 'a', AWS_SECRET_ACCESS_KEY: 'b' },
+    { key: undefined, address: undefined },
+  ],
+  [
+    'a variable is empty',
+    { apiKeyEnv: 'KEY' },
+    { KEY: '' },
+    { key: undefined, address: undefined },
+  ],
+])('the variables that are used where %s', (_, config, env, expected) => {
+  expect(usedVariables(providerConfig(config), env)).toEqual(expected);
 });

@@ -285,6 +285,8 @@ describe('before_compact hooks', () => {
     expect(only(events, 'compaction')).toEqual([]);
     expect(server.requests.some(({ body }) => isSummary(body))).toBe(false);
     expect(JSON.stringify(only(events, 'note'))).toContain('hook mine decided abort');
+    const fired = only(events, 'hook_fired').map(({ payload }) => payload);
+    expect(fired).toContainEqual(expect.objectContaining({ id: 'mine' }));
   });
 
   it('instruct', async () => {

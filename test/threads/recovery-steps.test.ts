@@ -278,3 +278,14 @@ it('a message of a crashed thread is settled once its log was asked', async () =
   await settleDelivery(env, request);
   expect(await env.store.registry.get('job')).toMatchObject({ status: 'error' });
 });
+
+it('a crashed thread is charged for the time that its process lived, not until its recovery', async () => {
+  const { env } = await portsDesk();
+  const turn: EventDraft = { event_type: 'turn_started', payload: { turn: 1 } };
+  await deadThread(env, { log: [STARTED, BEGUN, turn] });
+  const later = { ...env.clock, now: () => env.clock.now() + 3_600_000 };
+  await recoverThread({ ...configured(env), clock: later }, 'job');
+  const { cost, status } = (await env.store.registry.get('job')) ?? {};
+  expect(status).toBe('error');
+  expect(cost?.elapsed_seconds).toBeLessThan(60);
+});

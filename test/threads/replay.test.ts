@@ -357,7 +357,7 @@ describe('a thread of several runs', () => {
 
   it('is replayed from the earlier entry at which a later run began', async () => {
     const here = await lab();
-    await here.model([WRITES, reply('One.'), reply('Two.')]);
+    const server = await here.model([WRITES, reply('One.'), reply('Two.')]);
     here.signed('directives/job.md', directive('job', { permissions: WRITE }));
     const { thread_id: id } = await here.run('job');
     const { recovery, trees } = here.rye();
@@ -365,6 +365,9 @@ describe('a thread of several runs', () => {
     const result = rows.find(({ kind }) => kind === 'tool_result')?.entry.id ?? '';
     await trees.branch(id, { at: result });
     expect(await recovery.resume({ threadId: id })).toMatchObject({ result: 'Two.' });
+    // the model answers the result: no message asks it to continue
+    const asked = server.requests.map(({ body }) => JSON.stringify(body.messages));
+    expect(asked.at(-1)).toBe(asked[1]);
     expect(await trees.replay(id, { run: 1 })).toMatchObject({ answers: 2, difference: null });
     const second = await trees.replay(id, { run: 2 });
     expect(second).toMatchObject({ answers: 1, difference: null });

@@ -1,6 +1,12 @@
 import { expect, it } from 'vitest';
 import { RyeError } from '../../src/kernel/core/errors.ts';
-import { environmentSecrets, scrubText, withoutSecretsIn } from '../../src/kernel/tools/secrets.ts';
+import {
+  environmentSecrets,
+  scrubText,
+  withoutSecrets,
+  withoutSecretsIn,
+} from '../../src/kernel/tools/secrets.ts';
+import type { Tool } from '../../src/kernel/tools/tool.ts';
 
 it('takes the values of variables for secrets, also with a slash at the beginning, but not paths and words', () => {
   const secrets = {
@@ -41,4 +47,48 @@ it('looks for a secret that joins the list later, and makes the spellings of a f
     '*** and *** and ***',
   ]);
   expect(scrubText(text, Object.freeze(['a/b-secret-one']))).toBe(first);
+});
+
+it.each([
+  ['as it is', 'pä☃"x\u0001'],
+  ['in JSON', JSON.stringify('pä☃"x\u0001').slice(1, -1)],
+  ['in JSON of ASCII alone', 'p\\u00e4\\u2603\\"x\\u0001'],
+  ['in an address', encodeURIComponent('pä☃"x\u0001')],
+])('takes a secret out of a text that has it %s', (_, form) => {
+  expect(scrubText(`<${form}>`, ['pä☃"x\u0001'])).toBe('<***>');
+});
+
+it('takes out a secret whole that contains another one', () => {
+  expect(scrubText('abc abcdef', ['abc', 'abcdef'])).toBe('*** ***');
+});
+
+it.each([
+  ['in its result', async () => ({ content: [{ type: 'text' as const, text: 'k: hunter2' }] })],
+  [
+    'in two pieces of its live output',
+    async (progress: (text: string) => void) => {
+      progress('k: hun');
+      progress('ter2');
+      return { content: [] };
+    },
+  ],
+  [
+    'in a failure',
+    async () => {
+      throw new RyeError('tool_failed', 'k: hunter2', { hint: 'Not hunter2.' });
+    },
+  ],
+])('a tool shows no secret %s', async (_, execute) => {
+  const live: string[] = [];
+  const tool = {
+    id: 'a/b',
+    execute: async (_input: object, { progress }: { progress: (text: string) => void }) =>
+      await execute(progress),
+  } as unknown as Tool;
+  const context = { progress: (text: string) => live.push(text) };
+  const ran = withoutSecrets(tool, ['hunter2']).execute({}, context as never);
+  const told = await ran.catch((error: unknown) => [String(error), (error as RyeError).hint]);
+  const shown = JSON.stringify([told, live.join('')]);
+  expect(shown).toContain('***');
+  expect(shown).not.toContain('hunter2');
 });
