@@ -291,3 +291,20 @@ it('too much output in one turn asks for a summary, once, and cuts nothing', asy
     '[Tool output budget exceeded: 120 bytes were returned in this turn, the cap is 100.',
   );
 });
+
+it.each([
+  [119, 1],
+  [120, 0],
+  [121, 0],
+])('output of 120 bytes in a turn exceeds a budget of %i: %i', async (budget, count) => {
+  const tools = {
+    rye_echo: toolOf('rye/echo', { run: () => Promise.resolve(textOutput('x'.repeat(60))) }),
+  };
+  const { events } = await play({
+    plan: { behavior: { tool_output_budget: budget } },
+    tools,
+    turns: [answers('', [echo('a'), echo('b')]), answers('Done.')],
+  });
+  const exceeded = events.filter(({ event_type }) => event_type === 'output_budget_exceeded');
+  expect(exceeded).toHaveLength(count);
+});

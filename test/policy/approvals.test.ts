@@ -319,6 +319,15 @@ describe('judgeDecisions', () => {
     ['a stranger', {}, { key_id: '3333333333333333' }, /not among the approvers/],
     ['the worker under four eyes', { worker_key_id: LEAD }, { key_id: LEAD }, /four eyes/],
     [
+      'the worker under four eyes of a requirement',
+      {
+        worker_key_id: ADA,
+        requirements: [{ rule: 'r', approvers: [{ ...ada, four_eyes: true }], quorum: 1 }],
+      },
+      {},
+      /four eyes/,
+    ],
+    [
       'a late signature',
       {},
       { decided_at: '2026-01-08T00:00:00.000Z' },
@@ -331,6 +340,18 @@ describe('judgeDecisions', () => {
     const judged = of(changes);
     expect(decisionProblem(judged, decide(ADA, decision))).toMatch(problem);
     expect(judgeDecisions(judged, [decide(ADA, decision)]).state).toBe('pending');
+  });
+
+  it('the worker counts for the requirement that does not ask for four eyes', () => {
+    const strict = { ...ada, four_eyes: true } as const;
+    const judged = of({
+      worker_key_id: ADA,
+      requirements: [need([strict, lead]), need([ada])],
+    });
+    expect(decisionProblem(judged, decide(ADA))).toBeUndefined();
+    // a request of an earlier version has approvers alone
+    const before = of({ worker_key_id: ADA, approvers: [strict], requirements: [] });
+    expect(decisionProblem(before, decide(ADA))).toMatch(/four eyes/);
   });
 
   it('one key twice is no quorum; two keys are', () => {

@@ -460,3 +460,13 @@ describe('what a file of a key limits', () => {
     }
   });
 });
+
+test('the key of a run without a key of the user signs records of threads and no item', () => {
+  const run = testKey(9);
+  const ring = openKeyring({ userSpacePath, projectPath, now: () => NOW, recordKey: run });
+  expect(verdictOf(ring, signed(run))).toBe('key_out_of_scope');
+  const subject = { kind: 'thread', id: 't' } as const;
+  const text = signText({ text: 'Body\n', style: 'html', subject, key: run, now: NOW });
+  expect(checkText({ text, style: 'html', keys: ring, subject })).toMatchObject({ ok: true });
+  expect(statusOf(open(), run.keyId)).toBe('unknown');
+});

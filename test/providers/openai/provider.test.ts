@@ -185,6 +185,16 @@ test('the key goes into the header, and a server without a key gets none', async
   expect(first?.path).toBe('/v1/chat/completions');
 });
 
+test.each([
+  ['m', null, '/v1/chat/completions'],
+  ['m', '/deployments/{model}/chat', '/v1/deployments/m/chat'],
+  ['team/m 1?x', '/deployments/{model}/chat', '/v1/deployments/team%2Fm%201%3Fx/chat'],
+])('the model %s is asked at the path %s', async (model, chatPath, path) => {
+  const { url, requests } = await serve({ steps: chatText('a') });
+  await collect(chatAt(url, { chatPath }), { ...aRequest(), model });
+  expect(requests.map((request) => request.path)).toEqual([path]);
+});
+
 test('without its key, or with an address that is none, nothing is asked', async () => {
   const { url, requests } = await serve();
   expect(failureIn(await collect(chatAt(url, { apiKeyEnv: 'NOT_SET' })))).toMatchObject({
