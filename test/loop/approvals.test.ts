@@ -3,7 +3,7 @@ import type { EventDraft } from '../../src/kernel/core/events.ts';
 import type { JsonObject } from '../../src/kernel/core/json.ts';
 import type { ApprovalPort, ApprovalVerdict } from '../../src/kernel/loop/ports.ts';
 import { textOutput } from '../../src/kernel/tools/tool.ts';
-import { answers, play, resultText, type Script, toolOf, trace } from './scripted.ts';
+import { answers, planOf, play, resultText, type Script, toolOf, trace } from './scripted.ts';
 
 const draft = (text: string): EventDraft => ({ event_type: 'note', payload: { text } });
 
@@ -254,3 +254,40 @@ it.each([
     expect(found('tool_settled')).toMatchObject({ repeatable });
   },
 );
+
+it.each<[string, readonly ApprovalVerdict[], number | undefined]>([
+  ['agrees', [{ kind: 'approved' }], 3],
+  ['gives another limit', [{ kind: 'approved', input: { limit: 'turns', to: 2 } }], 2],
+  ['gives no number', [{ kind: 'approved', input: { to: 'many' } }], 3],
+  ['refuses', [{ kind: 'denied', drafts: [draft('no')] } as never], undefined],
+])('a hook asks for a higher limit, and the person %s', async (_, verdicts, to) => {
+  const { port } = people(verdicts);
+  const { events, outcome } = await play({
+    plan: { limits: { ...planOf().limits, turns: 1 } },
+    tools: { rye_echo: toolOf('rye/echo') },
+    turns: Array.from({ length: 4 }, (_turn, at) =>
+      answers('', [{ id: `c${at}`, name: 'rye_echo' }]),
+    ),
+    control: (event) =>
+      event === 'limit' ? { control: 'ask', limit: 'turns', to: 3, reason: 'more' } : undefined,
+    ports: {
+      approvals: {
+        ...port,
+        review: async (calls) =>
+          calls.map(({ tool: { id } }) =>
+            id === 'rye/echo'
+              ? { kind: 'allowed' }
+              : { kind: 'asked', id: 'apr-1', drafts: [draft(`asked about ${id}`)] },
+          ),
+      },
+    },
+  });
+  const raised = events.flatMap((event) =>
+    event.event_type === 'limit_raised' ? [event.payload] : [],
+  );
+  expect(raised[0]).toEqual(
+    to === undefined ? undefined : expect.objectContaining({ limit: 'turns', to }),
+  );
+  // a second request is not answered
+  expect(outcome.kind).toBe(to === undefined ? 'limit' : 'suspended');
+});

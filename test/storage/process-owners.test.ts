@@ -150,3 +150,17 @@ test('a process of another container is not one to send a signal to', () => {
   expect(owners.pidOf(inside)).toBeUndefined();
   expect(owners.describe(inside)).toBe('process 7 in another container on box-1');
 });
+
+test.each([
+  ['here', HOST, '100', 7, 'process 7'],
+  ['on another host with the same boot', 'box-2', '100', undefined, 'process 7 on box-2'],
+  ['in another container', HOST, '200', undefined, 'process 7 in another container on box-1'],
+  ['in a container of another host', 'box-2', '200', undefined, 'process 7 on box-2'],
+])(
+  'a process %s is named by where it is, and only one that is here has a pid',
+  (_, host, space, pid, told) => {
+    const owners = processOwners({ table: processTable(linux()), host: HOST });
+    const owner = ownerOf({ pid: 7, process_start: `${BOOT}:70:${space}`, host });
+    expect([owners.pidOf(owner), owners.describe(owner)]).toEqual([pid, told]);
+  },
+);

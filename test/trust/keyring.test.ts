@@ -470,3 +470,26 @@ test('the key of a run without a key of the user signs records of threads and no
   expect(checkText({ text, style: 'html', keys: ring, subject })).toMatchObject({ ok: true });
   expect(statusOf(open(), run.keyId)).toBe('unknown');
 });
+
+test.each([
+  ['names no file', '/nowhere/team.pem'],
+  ['is a damaged key', '-----BEGIN PUBLIC KEY-----\nc2VjcmV0\n-----END PUBLIC KEY-----'],
+  ['is a folder', '/'],
+])(
+  'keys of the environment are unsafe where their variable %s, and it is not shown',
+  (_, value) => {
+    const asking = (name: string) => {
+      const ring = openKeyring({
+        userSpacePath,
+        projectPath,
+        now: () => NOW,
+        env: { [name]: value },
+      });
+      return () => (name === 'RYE_SIGNING_KEY' ? ring.signer() : ring.find(teammate.keyId));
+    };
+    for (const name of ['RYE_SIGNING_KEY', 'RYE_TRUSTED_KEYS']) {
+      const message = expect.not.stringContaining('c2VjcmV0') as string;
+      expect(asking(name), name).toThrow(expect.objectContaining({ code: 'key_unsafe', message }));
+    }
+  },
+);
