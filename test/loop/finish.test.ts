@@ -108,6 +108,24 @@ describe('a directive with outputs', () => {
     expect(outcome).toMatchObject({ kind: 'completed', outputs: { greeting: 'y' } });
   });
 
+  it('is not finished where the first of two calls beside the return failed', async () => {
+    const { outcome, events } = await play({
+      plan,
+      tools: {
+        rye_bad: toolOf('rye/bad', { run: () => Promise.resolve(errorOutput('gone')) }),
+        ...LS,
+      },
+      turns: [
+        answers('', [{ id: 'a', name: 'rye_bad' }, ls('b'), returns('r', { greeting: 'x' })]),
+        answers('', [returns('s', { greeting: 'y' })]),
+      ],
+    });
+    expect(trace(events)).toEqual(
+      expect.arrayContaining(['result a error', 'result b ok', 'result r skipped']),
+    );
+    expect(outcome).toMatchObject({ kind: 'completed', outputs: { greeting: 'y' } });
+  });
+
   it('takes the first of two returns', async () => {
     const { outcome, events } = await play({
       plan,

@@ -117,3 +117,17 @@ it('the export of a thread that runs is not written through a link in its place'
   expect(readFileSync(target, 'utf8')).toBe('mine');
   expect(existsSync(path)).toBe(true);
 });
+
+it.each(WRITES.filter(([, place]) => /[.](?:json|md)$/.test(place)))(
+  '%s is not written through a link in its place',
+  async (_, place, write) => {
+    const { project, files } = opened();
+    const target = join(temporaryFolder(), 'mine');
+    writeFileSync(target, 'mine');
+    const path = join(project, '.ai', place);
+    mkdirSync(dirname(path), { recursive: true });
+    symlinkSync(target, path);
+    await expect(write(files, project)).rejects.toMatchObject({ code: 'path_denied' });
+    expect([readFileSync(target, 'utf8'), readFileSync(path, 'utf8')]).toEqual(['mine', 'mine']);
+  },
+);

@@ -289,3 +289,24 @@ it('a crashed thread is charged for the time that its process lived, not until i
   expect(status).toBe('error');
   expect(cost?.elapsed_seconds).toBeLessThan(60);
 });
+
+it.each([
+  ['at the end of its signed part', 0, 9],
+  ['at an earlier place, by an earlier recovery', -1, undefined],
+])('what was moved off the log of a crashed thread %s is reported', async (_, at, bytes) => {
+  const { env } = await portsDesk();
+  await deadThread(env, { log: [STARTED, BEGUN] });
+  const { logs } = env.store;
+  const crashed = configured(env);
+  let end = 0;
+  const { verify } = logs;
+  Object.assign(logs, {
+    verify: async (...args: Parameters<typeof verify>) => {
+      const verdict = await verify.apply(logs, args);
+      end = verdict.verified_bytes;
+      return verdict;
+    },
+    quarantined: async () => [{ offset: end + at, bytes: 9, file: 'x', lines: 1, sha256: '' }],
+  });
+  expect((await recoverThread(crashed, 'job')).unverified_bytes).toBe(bytes);
+});

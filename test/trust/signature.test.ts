@@ -185,6 +185,27 @@ describe('the signature line', () => {
     expect(check(text, 'html')).toEqual(good);
   });
 
+  test.each([
+    ['all items', { purposes: ['sign'], types: ['directive'] }, 'ok'],
+    ['items of another type', { purposes: ['sign'], types: ['tool'] }, 'key_out_of_scope'],
+    ['records of threads', { purposes: ['sign'], types: ['thread'] }, 'key_out_of_scope'],
+    ['approvals', { purposes: ['approve'] }, 'key_out_of_scope'],
+  ] as const)(
+    'of a key that is trusted for %s counts within that, in both versions',
+    (_, scope, expected) => {
+      const scoped: KeyLookup = {
+        ...keys,
+        find: (keyId) => {
+          const found = keys.find(keyId);
+          return found.status === 'trusted' ? { ...found, scope } : found;
+        },
+      };
+      const older = signedOlder('Body\n', key, ['<!-- ', ' -->']);
+      for (const text of [older, sign('Body\n', 'html')])
+        expect(code(text, 'html', scoped)).toBe(expected);
+    },
+  );
+
   test('may be an HTML comment on YAML, as older signers wrote it', () => {
     const [line = ''] = sign('title: x\n', 'html').split('\n');
     expect(code(`${line}\ntitle: x\n`, 'yaml')).toBe('ok');
