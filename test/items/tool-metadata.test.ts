@@ -274,3 +274,19 @@ test.each([
 ])('%s is %s', (path, kind) => {
   expect(toolKind(path)).toBe(kind);
 });
+
+test.each([
+  ['nothing', '', { timeout_seconds: 120, network: true }],
+  ['that it needs no network', 'traits: {network: false, risk: safe}\n', { network: true }],
+  ['a timeout', 'traits: {timeout_seconds: 7}\n', { timeout_seconds: 7, network: true }],
+])('a request of a manifest that declares %s uses the network', async (_, more, traits) => {
+  const text = `version: "1.0.0"
+tool_type: http
+executor_id: rye/core/primitives/http_client
+description: d
+config:
+  url: "https://example.org/items/{id}"
+${more}parameters: [{ name: id, type: string, required: true }]
+`;
+  expect((await readToolMetadata(text, 't.yaml')).traits).toMatchObject(traits);
+});

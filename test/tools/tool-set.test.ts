@@ -71,6 +71,24 @@ describe('resolve', () => {
     });
   });
 
+  it.each([
+    [{ directive_name: 'a/b' }, 'a/b'],
+    [{ directive_id: 'a/b' }, 'a/b'],
+    [{ directive: 'a/b' }, 'a/b'],
+    [{ directive_name: 'a/b', directive_id: 'c', directive: 'd' }, 'a/b'],
+    [{ directive_id: 'c', directive: 'd' }, 'c'],
+    [{}, ''],
+  ])('knows the directive of a call of Rye OS by each of its names: %j', async (given, id) => {
+    const input = {
+      item_type: 'tool',
+      item_id: 'rye/agent/threads/thread_directive',
+      parameters: given,
+    };
+    expect(await resolved('rye_execute', input)).toMatchObject({
+      input: { item_type: 'directive', item_id: id, parameters: {} },
+    });
+  });
+
   it("uses a tool's own need and given names", async () => {
     expect(await resolved('shortcut')).toMatchObject({
       id: 'demo/special',
