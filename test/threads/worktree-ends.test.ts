@@ -9,41 +9,52 @@ const WORKTREE = { path: '.ai/state/worktrees/t', base: 'abc', result: 'merge' }
 const FACTS = { base: 'abc', patch: null, files: [] };
 
 it.each([
-  ['completed', 'merged'],
-  ['error', 'patch'],
-  ['cancelled', 'patch'],
-] as const)('the changes of a thread that ended as %s: %s', async (kind, status) => {
-  const merged: unknown[] = [];
-  const env = {
-    fleet: { leg: {} },
-    onNotice: () => undefined,
-    files: { writePatch: async () => 'changes.patch' },
-    worktrees: {
-      collect: async () => ({
-        files: [{ path: 'a.txt', change: 'modified' }],
-        patch: Buffer.from('patch'),
-        leftOut: [],
-      }),
-      merge: async (worktree: unknown) => {
-        merged.push(worktree);
-        return { conflicts: [], merged: [] };
+  ['completed', 'merged', [], []],
+  ['completed', 'merged', ['a.txt'], []],
+  ['completed', 'merge_conflict', [], ['a.txt']],
+  ['completed', 'merge_conflict', ['a.txt'], ['b.txt']],
+  ['error', 'patch', [], []],
+  ['cancelled', 'patch', [], []],
+] as const)(
+  'the changes of a thread that ended as %s: %s (merged %j, in conflict %j)',
+  async (kind, status, done, conflicts) => {
+    const merged: unknown[] = [];
+    const env = {
+      fleet: { leg: {} },
+      onNotice: () => undefined,
+      files: { writePatch: async () => 'changes.patch' },
+      worktrees: {
+        collect: async () => ({
+          files: [{ path: 'a.txt', change: 'modified' }],
+          patch: Buffer.from('patch'),
+          leftOut: [],
+        }),
+        merge: async (worktree: unknown) => {
+          merged.push(worktree);
+          return { conflicts, merged: done };
+        },
       },
-    },
-  } as unknown as ConstructorParameters<typeof ThreadWorktree>[0];
-  const started = { threadId: 't', plan: { worktree: WORKTREE }, document: {} };
-  const made = new ThreadWorktree(
-    env,
-    started as unknown as ConstructorParameters<typeof ThreadWorktree>[1],
-  );
-  const recorder = { record: () => [], settled: async () => undefined };
-  const { changes } = await made.end(
-    { kind } as unknown as Parameters<ThreadWorktree['end']>[0],
-    recorder as unknown as Parameters<ThreadWorktree['end']>[1],
-    new AbortController().signal,
-  );
-  expect(changes?.status).toBe(status);
-  expect(merged).toHaveLength(status === 'merged' ? 1 : 0);
-});
+    } as unknown as ConstructorParameters<typeof ThreadWorktree>[0];
+    const started = { threadId: 't', plan: { worktree: WORKTREE }, document: {} };
+    const made = new ThreadWorktree(
+      env,
+      started as unknown as ConstructorParameters<typeof ThreadWorktree>[1],
+    );
+    const recorder = { record: () => [], settled: async () => undefined };
+    const { changes } = await made.end(
+      { kind } as unknown as Parameters<ThreadWorktree['end']>[0],
+      recorder as unknown as Parameters<ThreadWorktree['end']>[1],
+      new AbortController().signal,
+    );
+    expect(changes?.status).toBe(status);
+    expect(merged).toHaveLength(status === 'patch' ? 0 : 1);
+    const rest = {
+      ...(conflicts.length > 0 && { conflicts }),
+      ...(done.length > 0 && { merged: done }),
+    };
+    if (status === 'merge_conflict') expect(changes).toMatchObject(rest);
+  },
+);
 
 it('the worktree of a dead thread stays while it has what nothing else has, or a child works in it', async () => {
   const store = openMemoryStore({ clock: STOPPED, ids: countingIds() });
