@@ -1,11 +1,11 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
-import type { JsonObject } from '../../../src/kernel/core/json.ts';
+import type { JsonObject, JsonValue } from '../../../src/kernel/core/json.ts';
 import { sendRequest } from '../../../src/kernel/tools/item/http-request.ts';
 
-/** Sends a text body with these parameters; returns what the server got. */
-async function sent(body: string, input: JsonObject, type?: string): Promise<string> {
+/** Sends a body with these parameters; returns what the server got. */
+async function sent(body: JsonValue, input: JsonObject, type?: string): Promise<string> {
   let got = '';
   const server = createServer((request, response) => {
     request.setEncoding('utf8').on('data', (part: string) => {
@@ -80,4 +80,15 @@ it('a body of another syntax is refused', async () => {
   await expect(sent('q={q}', { q: 'a' })).rejects.toMatchObject({ code: 'invalid_input' });
   await expect(sent('a: {q}', { q: 'a' }, 'application/yaml')).rejects.toThrow('safely');
   expect(await sent('plain', {}, 'application/yaml')).toBe('plain');
+});
+
+it.each<[string, JsonValue, JsonValue]>([
+  ['a whole parameter keeps its type', { n: '{n}', list: '{list}' }, { n: 7, list: [1, 'a'] }],
+  ['a part of a text is text', { n: 'no. {n}' }, { n: 'no. 7' }],
+  ['a member without its parameter is left out', { n: '{n}', x: { y: '{none}' } }, { n: 7, x: {} }],
+  ['an item without its parameter is left out', ['{n}', '{none}', 'x'], [7, 'x']],
+  ['all parameters', { all: '{params_json}' }, { all: { n: 7, list: [1, 'a'] } }],
+  ['what is no text stays', { a: 1, b: null, c: [true] }, { a: 1, b: null, c: [true] }],
+])('of a body of values %s', async (_, body, expected) => {
+  expect(JSON.parse(await sent(body, { n: 7, list: [1, 'a'] }))).toEqual(expected);
 });
