@@ -1,8 +1,8 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
 import type { ErrorInfo } from '../../src/kernel/core/errors.ts';
-import type { ThreadStatus } from '../../src/kernel/core/thread.ts';
+import type { ThreadRecord, ThreadStatus } from '../../src/kernel/core/thread.ts';
 import { NO_COST } from '../../src/kernel/core/usage.ts';
 import { openMemoryStore } from '../../src/kernel/storage/memory-store.ts';
 import type { Store } from '../../src/kernel/storage/store.ts';
@@ -164,4 +164,37 @@ it('the children of earlier runs are told to stop before the end of a run is on 
   await memory?.registry.register(kid);
   await rye.recovery.resume({ threadId: 'job', message: 'Again.' });
   expect(ends).toEqual(['none', 'cancelled']);
+});
+
+it.each<[string, (row: ThreadRecord) => ThreadRecord | undefined, boolean]>([
+  ['has lost its row', () => undefined, true],
+  ['was taken over by another process', (row) => ({ ...row, epoch: row.epoch + 1 }), false],
+])('a run that %s when its model has answered', async (_, seen, isOwn) => {
+  let hasAnswered = false;
+  const lab = await libraryLab(() => {
+    hasAnswered = true;
+    return reply('Done.');
+  });
+  await lab.directive('work');
+  const rye = lab.open({
+    store: ({ clock, ids }) => {
+      const store = openMemoryStore({ clock, ids });
+      const { registry } = store;
+      const get: typeof registry.get = async (id) => {
+        const row = await registry.get(id);
+        return hasAnswered && row ? seen(row) : row;
+      };
+      return { ...store, registry: { ...registry, get } };
+    },
+  });
+  const request = { directiveId: 'team/work', threadId: 'job' };
+  const result = await rye.threads.execute(request);
+  const read = (file: string): string => readFileSync(path.join(lab.project, '.ai', file), 'utf8');
+  const document = JSON.parse(read(RECORD)) as object;
+  const place = 'knowledge/agent/threads/team/work/job.md';
+  const entry = existsSync(path.join(lab.project, '.ai', place)) ? read(place) : '';
+  expect(result.error?.code).toBe(isOwn ? undefined : 'thread_locked');
+  expect(document).toMatchObject({ status: isOwn ? 'completed' : 'running' });
+  // only a whole entry is signed
+  expect(entry.includes('rye:signed')).toBe(isOwn);
 });

@@ -92,3 +92,12 @@ it.each<[string, JsonValue, JsonValue]>([
 ])('of a body of values %s', async (_, body, expected) => {
   expect(JSON.parse(await sent(body, { n: 7, list: [1, 'a'] }))).toEqual(expected);
 });
+
+it.each(['toString', 'constructor', '__proto__', 'none'])(
+  'a parameter that was not given has no value, also if its name is %s',
+  async (name) => {
+    expect(await sent(`a={${name}}`, {}, 'application/x-www-form-urlencoded')).toBe('a=');
+    expect(await sent(`{"a": {${name}}}`, {}, 'application/json')).toBe('{"a": null}');
+    expect(JSON.parse(await sent({ a: `{${name}}`, b: 1 }, {}))).toEqual({ b: 1 });
+  },
+);
