@@ -32,7 +32,7 @@ describe('interpolate', () => {
     ['${name || 7}', 'deploy'],
     ['${outputs.none || false}', false],
     ['${missing}', null],
-    // a literal stands in for a value only: by itself it is a path
+    // a literal only replaces a missing value: by itself it is a path
     ['${7}', null],
     ['${true}', null],
     ['${true || name}', 'deploy'],

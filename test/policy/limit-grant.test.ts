@@ -50,7 +50,7 @@ describe('limits for the next run', () => {
   type Configured = Parameters<typeof checkedGrant>[0];
   type Resumed = Parameters<typeof checkedGrant>[1];
 
-  it('of a child are those of its parent: a person grants it none', () => {
+  it('of a child come from its parent: a person grants it none', () => {
     const child = { planned, parent: { limits: GRANTED } } as unknown as Resumed;
     const config = { limitCeiling: { limits: NONE, origins: {} } };
     const granted = checkedGrant({ config } as unknown as Configured, child, { turns: 99 });
