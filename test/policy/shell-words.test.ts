@@ -20,6 +20,6 @@ it.each<[string, readonly (string | null)[]]>([
   ["echo '$HOME'", ['echo', '$HOME']],
 ])('%s: a word that the shell changes has no text', (line, words) => {
   const commands = readShellLine(line) ?? [];
-  // after those of its substitutions
+  // commands of its substitutions come before it
   expect(commands.at(-1)?.words.map(textOf)).toEqual(words);
 });

@@ -2,6 +2,7 @@ import { expect, it } from 'vitest';
 import { registryDatabase } from '../../src/kernel/storage/open-registry.ts';
 import { processOwners } from '../../src/kernel/storage/owners.ts';
 import { sqlRegistry } from '../../src/kernel/storage/sql/registry.ts';
+import { one } from '../../src/kernel/storage/sql-work.ts';
 import { threadParams } from '../../testing/conformance/fixtures.ts';
 
 const NOW = '2026-01-02T03:04:05.000Z';
@@ -10,12 +11,12 @@ it('each way to own a thread notes the worker that runs it', async () => {
   const owners = processOwners();
   const noted: string[] = [];
   const registry = sqlRegistry(registryDatabase(':memory:'), owners, {
-    // biome-ignore lint/correctness/useYield: it asks the database nothing
     *assertRemoved() {
+      yield* one('SELECT 1');
       return false;
     },
-    // biome-ignore lint/correctness/useYield: it asks the database nothing
     *note(threadId) {
+      yield* one('SELECT 1');
       noted.push(threadId);
     },
   });

@@ -108,7 +108,7 @@ const FAULTS: readonly (readonly [string, Fault['how'], (recorder: Recorder) => 
   [
     'an event is signed once others are written',
     'checkpoint',
-    (to) => to.record([answer('end')]),
+    (to) => to.record([answerOf('end')]),
     0,
   ],
   ['text is signed a second later', 'checkpoint', (to) => to.record([piece('more')]), 1000],
