@@ -53,9 +53,11 @@ export function meaningOf<T>(kind: MeaningKind, text: string, read: () => T): T 
 /** Returns what was read of this text before; undefined if nothing was, or only by a process that kept nothing. */
 export function knownMeaning(kind: MeaningKind, text: string): JsonValue | undefined {
   const key = keyOf(kind, text);
+  const ofRye = shippedByKey(key);
+  if (ofRye !== undefined) return ofRye;
   const value = known.get(key);
   if (value !== undefined) used.add(key);
-  return value ?? shippedByKey(key);
+  return value;
 }
 
 /** Returns what the build read of this text, if it is one of a file that rye ships. The build has checked it too. */
