@@ -1,8 +1,16 @@
 import { spawnSync } from 'node:child_process';
 import { generateKeyPairSync } from 'node:crypto';
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import path from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { cliPackage, runCli } from '../helpers/run-cli.ts';
 import { workspace } from '../helpers/workspace.ts';
 
@@ -61,7 +69,7 @@ test('a job with two variables runs a signed directive, writes JUnit and leaves 
   }
 });
 
-test.each(['', 'summary.md', '/dev/null/summary.md'])(
+test.each(['', 'rye-ci-summary.md', '/dev/null/summary.md'])(
   'a job continues without a summary where its file is %j',
   async (summary) => {
     const { checkout, rye } = await job();
@@ -72,6 +80,10 @@ test.each(['', 'summary.md', '/dev/null/summary.md'])(
     ])
       expect((await rye(words, { GITHUB_STEP_SUMMARY: summary })).code).toBe(0);
     expect(readdirSync(checkout).filter((name) => !before.includes(name))).toEqual(['v.xml']);
+    // nor where this process is
+    const left = path.resolve('rye-ci-summary.md');
+    onTestFinished(() => rmSync(left, { force: true }));
+    expect(existsSync(left)).toBe(false);
   },
 );
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { userText } from '../../src/kernel/core/message.ts';
 import type { OutputDeclaration } from '../../src/kernel/core/plan.ts';
 import { hiddenMessage } from '../../src/kernel/loop/conversation.ts';
-import { errorOutput } from '../../src/kernel/tools/tool.ts';
+import { errorOutput, textOutput } from '../../src/kernel/tools/tool.ts';
 import { answers, fails, planOf, play, resultText, toolOf, trace } from './scripted.ts';
 
 const output = (name: string, required = true): OutputDeclaration => ({
@@ -113,7 +113,13 @@ describe('a directive with outputs', () => {
       plan,
       tools: {
         rye_bad: toolOf('rye/bad', { run: () => Promise.resolve(errorOutput('gone')) }),
-        ...LS,
+        rye_ls: toolOf('rye/ls', {
+          run: async () => {
+            // it ends after the other one
+            for (let step = 0; step < 100; step += 1) await Promise.resolve();
+            return textOutput('there');
+          },
+        }),
       },
       turns: [
         answers('', [{ id: 'a', name: 'rye_bad' }, ls('b'), returns('r', { greeting: 'x' })]),

@@ -58,13 +58,10 @@ export function explainHooks(
 
 function decides(hook: HookDeclaration): boolean {
   const isControl = dispatchKind(hook.event) === 'control';
-  return (
-    !isInfra(hook) &&
-    hook.actions.some((action) =>
-      isControl
-        ? action.kind === 'control' && isFinal(hook, action.action)
-        : action.kind === 'set_extends',
-    )
+  return hook.actions.some((action) =>
+    isControl
+      ? action.kind === 'control' && isFinal(hook, action.action)
+      : action.kind === 'set_extends',
   );
 }
 
