@@ -81,16 +81,3 @@ test('each answer has its own heading, also after one that came in pieces', asyn
   expect(written.join('')).toBe('head\n\n## Turn 1\n\nsaid\n\n## Turn 2\n\nsaid\n');
   live.close();
 });
-
-test.each([
-  ['the end that came with the message', 'one two', 'one two\n'],
-  ['nothing of a message with another text', 'two', 'one \n'],
-])('a streamed answer gets %s', async (_, text, end) => {
-  const { live, written, pass } = await followed();
-  pass();
-  await settled();
-  live.append(delta('one '));
-  const message = { role: 'assistant', content: [{ type: 'text', text }] };
-  live.append({ event_type: 'message', payload: { message, turn: 1 } } as unknown as LogEvent);
-  expect(written.join('')).toBe(`head\n\n## Turn 0\n\n${end}`);
-});

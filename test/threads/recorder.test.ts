@@ -46,42 +46,33 @@ function answerOf(stop: 'end' | 'aborted'): EventDraft {
   };
 }
 
-it.each([
-  [
-    'is written before an answer that comes 50 ms later',
-    50,
-    'end',
-    ['token_delta', 'toolcall_delta', 'message'],
-  ],
-  ['is not written if the answer comes first, which has all of it', 49, 'end', ['message']],
-  [
-    'is written before an answer that was cut, which lacks calls',
-    49,
-    'aborted',
-    ['token_delta', 'toolcall_delta', 'message'],
-  ],
-] as const)('a streamed piece %s', async (_, ms, stop, types) => {
-  const clock = new VirtualClock({ auto: false });
-  const { logs, owners } = openMemoryStore({ clock, ids: countingIds() });
-  const owner = { owner: owners.self(), epoch: 1 };
-  const { signer } = testKey();
-  const writer = await logs.create(headerFor('t-1'), { signer, durability: 'turn', ...owner });
-  const shown: EventDraft['event_type'][] = [];
-  const onEvent = ({ event_type: type }: { event_type: EventDraft['event_type'] }) =>
-    shown.push(type);
-  const recorder = new Recorder({ writer, clock, deltas: 'coalesced', onEvent });
-  recorder.record([piece('One '), piece('two')]);
-  recorder.record([{ event_type: 'toolcall_delta', payload: { call_id: 'c', json: '{}' } }]);
-  clock.advance(ms);
-  await new Promise(setImmediate);
-  recorder.record([answerOf(stop)]);
-  // nothing of it comes later
-  clock.advance(50);
-  await new Promise(setImmediate);
-  recorder.flush();
-  expect(shown.filter((type) => type !== 'checkpoint')).toEqual(types);
-  await writer.close();
-});
+it.each(['end', 'aborted'] as const)(
+  'subscribers hear all pieces before an answer that came at once: %s',
+  async (stop) => {
+    const clock = new VirtualClock({ auto: false });
+    const { logs, owners } = openMemoryStore({ clock, ids: countingIds() });
+    const owner = { owner: owners.self(), epoch: 1 };
+    const { signer } = testKey();
+    const writer = await logs.create(headerFor('t-1'), { signer, durability: 'turn', ...owner });
+    const shown: EventDraft['event_type'][] = [];
+    const onEvent = ({ event_type: type }: { event_type: EventDraft['event_type'] }) =>
+      shown.push(type);
+    const recorder = new Recorder({ writer, clock, deltas: 'coalesced', onEvent });
+    recorder.record([piece('One '), piece('two')]);
+    recorder.record([{ event_type: 'toolcall_delta', payload: { call_id: 'c', json: '{}' } }]);
+    recorder.record([answerOf(stop)]);
+    // nothing of it comes later
+    clock.advance(50);
+    await new Promise(setImmediate);
+    recorder.flush();
+    expect(shown.filter((type) => type !== 'checkpoint')).toEqual([
+      'token_delta',
+      'toolcall_delta',
+      'message',
+    ]);
+    await writer.close();
+  },
+);
 
 /** The disk is full once `how` is set: this method of the writer fails from then on. */
 interface Fault {

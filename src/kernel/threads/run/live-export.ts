@@ -1,6 +1,5 @@
 import { overReason } from '../../core/clock.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
-import { textOf } from '../../core/message.ts';
 import type { Exporting, LiveFile, Process, Stored } from '../ports.ts';
 import type { ThreadRenderer } from '../renderer.ts';
 import type { StartedThread } from './start.ts';
@@ -21,8 +20,8 @@ export class LiveExport {
   readonly #held: string[] = [];
   readonly #closing = new AbortController();
   #file: LiveFile | undefined;
-  /** The text of an answer that is in the file before its message is in the log; empty: none is. */
-  #streamed = '';
+  /** True while an answer's text is in the file before its message is in the log. */
+  #isStreaming = false;
   #turn = 0;
 
   constructor(renderer: ThreadRenderer) {
@@ -69,31 +68,27 @@ export class LiveExport {
     if (event.event_type === 'turn_started') this.#turn = event.payload.turn;
     if (event.event_type === 'message') return this.#messageText(event);
     if (event.event_type === 'token_delta') {
-      const heading = this.#streamed === '' ? `\n## Turn ${this.#turn}\n\n` : '';
-      this.#streamed += event.payload.text;
+      const heading = this.#isStreaming ? '' : `\n## Turn ${this.#turn}\n\n`;
+      this.#isStreaming = true;
       return heading + event.payload.text;
     }
-    if (event.event_type !== 'retry_scheduled' || this.#streamed === '') return '';
-    this.#streamed = '';
+    if (event.event_type !== 'retry_scheduled' || !this.#isStreaming) return '';
+    this.#isStreaming = false;
     return '\n\n*This answer is retried.*\n';
   }
 
   #messageText(event: Extract<LogEvent, { readonly event_type: 'message' }>): string {
     const { message } = event.payload;
-    const streamed = this.#streamed;
-    if (message.role !== 'assistant' || streamed === '') {
-      return paragraphs(this.#renderer.entry(event));
-    }
-    this.#streamed = '';
-    // its text is in the file already, under its heading, except for an end that came with the message
-    const text = textOf(message.content);
-    const end = text.startsWith(streamed) ? text.slice(streamed.length) : '';
+    const wasStreamed = this.#isStreaming && message.role === 'assistant';
+    if (message.role === 'assistant') this.#isStreaming = false;
+    if (!wasStreamed) return paragraphs(this.#renderer.entry(event));
+    // its text is in the file already, under its heading
     const calls = message.content.filter(({ type }) => type === 'tool_call');
     const rest = {
       ...event,
       payload: { ...event.payload, message: { ...message, content: calls } },
     };
-    return `${end}\n${paragraphs(this.#renderer.entry(rest).slice(1))}`;
+    return `\n${paragraphs(this.#renderer.entry(rest).slice(1))}`;
   }
 }
 

@@ -24,6 +24,7 @@ interface PendingDelta {
   readonly type: 'token_delta' | 'thinking_delta' | 'toolcall_delta';
   readonly callId: string;
   readonly parts: string[];
+  chars: number;
 }
 
 /**
@@ -32,9 +33,7 @@ interface PendingDelta {
  */
 export class Recorder {
   readonly #options: RecorderOptions;
-  /** Streamed pieces that are held back, in order. */
-  #pending: PendingDelta[] = [];
-  #pendingChars = 0;
+  #pending: PendingDelta | undefined;
   #timer: AbortController | undefined;
   #failure: Error | undefined;
   #subscriber: ((event: LogEvent) => void) | undefined;
@@ -65,10 +64,7 @@ export class Recorder {
     return this.#options.writer.leafId;
   }
 
-  /**
-   * Appends the drafts in order; deltas may be held back for up to 50 ms and yield no event. What is held back of an answer
-   * is not written if the answer comes first, which has all of it.
-   */
+  /** Appends the drafts in order; deltas may be held back for up to 50 ms and yield no event. */
   record(drafts: readonly EventDraft[]): readonly LogEvent[] {
     if (this.#failure) throw this.#failure;
     const batch: EventDraft[] = [];
@@ -76,7 +72,6 @@ export class Recorder {
       if (isDelta(draft)) {
         this.#buffer(draft, batch);
       } else {
-        if (isWholeAnswer(draft)) this.#forget();
         this.#drain(batch);
         batch.push(draft);
       }
@@ -142,31 +137,34 @@ export class Recorder {
     }
     const callId = draft.event_type === 'toolcall_delta' ? draft.payload.call_id : '';
     const text = draft.event_type === 'toolcall_delta' ? draft.payload.json : draft.payload.text;
-    const last = this.#pending.at(-1);
-    if (last?.type === draft.event_type && last.callId === callId) last.parts.push(text);
-    else this.#pending.push({ type: draft.event_type, callId, parts: [text] });
-    this.#pendingChars += text.length;
-    if (this.#pendingChars >= COALESCE_CHARS) this.#drain(batch);
+    if (
+      this.#pending &&
+      (this.#pending.type !== draft.event_type || this.#pending.callId !== callId)
+    ) {
+      this.#drain(batch);
+    }
+    this.#pending ??= { type: draft.event_type, callId, parts: [], chars: 0 };
+    this.#pending.parts.push(text);
+    this.#pending.chars += text.length;
+    if (this.#pending.chars >= COALESCE_CHARS) this.#drain(batch);
     else this.#armTimer();
   }
 
   #drain(batch: EventDraft[]): void {
-    for (const { type, callId, parts } of this.#pending) {
-      const text = parts.join('');
-      batch.push(
-        type === 'toolcall_delta'
-          ? { event_type: type, payload: { call_id: callId, json: text } }
-          : { event_type: type, payload: { text } },
-      );
-    }
-    this.#forget();
-  }
-
-  #forget(): void {
-    this.#pending = [];
-    this.#pendingChars = 0;
+    const pending = this.#pending;
+    if (!pending) return;
+    this.#pending = undefined;
     this.#timer?.abort(overReason());
     this.#timer = undefined;
+    const text = pending.parts.join('');
+    if (pending.type === 'toolcall_delta') {
+      batch.push({
+        event_type: 'toolcall_delta',
+        payload: { call_id: pending.callId, json: text },
+      });
+    } else {
+      batch.push({ event_type: pending.type, payload: { text } });
+    }
   }
 
   #armTimer(): void {
@@ -324,13 +322,6 @@ const DELTA_TYPES: ReadonlySet<EventType> = new Set([
 
 function isDelta(draft: EventDraft): draft is DeltaDraft {
   return DELTA_TYPES.has(draft.event_type);
-}
-
-/** True for an answer with all that was streamed. One that was interrupted leaves reasoning and calls out. */
-function isWholeAnswer(draft: EventDraft): boolean {
-  if (draft.event_type !== 'message') return false;
-  const { message } = draft.payload;
-  return message.role === 'assistant' && message.stop_reason !== 'aborted';
 }
 
 /** Hashes of the artifacts of one run, so that the log names the bytes that it refers to. */
