@@ -704,14 +704,21 @@ describe('a thread that is cancelled while a hook runs', () => {
       { id: 'b', event, action: fetching('note'), ...rest },
     );
 
+  const FAIL = { on_error: 'fail' };
   it.each([
-    ['context', 'thread_started', STARTED, dispatchContext],
-    ['control', 'after_step', { ...STEP, limits: {}, tool_calls: 1 }, dispatchControl],
-    ['observing', 'tool_after', STEP, dispatchObserving],
-    ['compaction', 'before_compact', STEP, dispatchBeforeCompact],
-  ] as const)('runs no other hook: %s', async (_, event, context, dispatch) => {
-    const failing =
-      event === 'tool_after' || event === 'before_compact' ? {} : { on_error: 'fail' };
+    ['context', 'thread_started', STARTED, dispatchContext, {}],
+    ['context that must not fail', 'thread_started', STARTED, dispatchContext, FAIL],
+    ['control', 'after_step', { ...STEP, limits: {}, tool_calls: 1 }, dispatchControl, {}],
+    [
+      'control that must not fail',
+      'after_step',
+      { ...STEP, limits: {}, tool_calls: 1 },
+      dispatchControl,
+      FAIL,
+    ],
+    ['observing', 'tool_after', STEP, dispatchObserving, {}],
+    ['compaction', 'before_compact', STEP, dispatchBeforeCompact, {}],
+  ] as const)('runs no other hook: %s', async (_, event, context, dispatch, failing) => {
     const call = { event, context: context as JsonObject };
     const report = await dispatch(two(event, failing), call, stopping());
     expect(report.fired.map(({ id }) => id)).toEqual(['a']);
