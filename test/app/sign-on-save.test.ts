@@ -1,3 +1,5 @@
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { type SavedItem, signOnSave } from '../../src/kernel/app/sign-on-save.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
@@ -47,4 +49,19 @@ it('what a person saves is signed, and what another key signed is left to them',
     expect.stringMatching(/^directive mine: signed/),
     expect.stringMatching(/^directive theirs: key [0-9a-f]{16} signed it before/),
   ]);
+});
+
+it('an item of the user space is not signed because a file of its name was in the project', async () => {
+  let text = (): string => '';
+  const lines = await saved((lab) => {
+    const file = join(lab.home, '.ai/directives/shared.md');
+    mkdirSync(dirname(file), { recursive: true });
+    writeFileSync(file, directive('shared'));
+    text = () => readFileSync(file, 'utf8');
+    lab.write('directives/shared.md', directive('shared'));
+    rmSync(lab.path('directives/shared.md'));
+    lab.write('directives/last.md', directive('last'));
+  }, 1);
+  expect(lines).toEqual([expect.stringMatching(/^directive last: signed/)]);
+  expect(text()).toBe(directive('shared'));
 });
