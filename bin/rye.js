@@ -138,7 +138,9 @@ async function run() {
     const name = `meanings-${loaded.build}`;
     loaded.program.keepMeanings({
       read: () => readKept(name)?.toString(),
-      write: (text) => writeKept(name, () => text),
+      write: (text) => {
+        if (!process.exitCode) writeKept(name, () => text);
+      },
     });
     return await loaded.program.start();
   }
