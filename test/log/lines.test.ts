@@ -73,22 +73,4 @@ describe('the events of some types', () => {
       ]);
     },
   );
-
-  it('costs little for millions of lines that are none', () => {
-    const bytes = Buffer.concat([
-      Buffer.from(`${event(1, 'plan_changed')}\n`),
-      Buffer.alloc(8 * 1024 * 1024, '\n'),
-      Buffer.from(`${event(2, 'plan_changed')}\n`),
-    ]);
-    const began = process.cpuUsage();
-    expect(picked(bytes, 64 * 1024, ['plan_changed']).events).toHaveLength(2);
-    const { user } = process.cpuUsage(began);
-    const other = process.cpuUsage();
-    for (let at = 0; at < 8; at += 1)
-      bytes
-        .subarray(0, 1024 * 1024)
-        .toString('latin1')
-        .split('\n');
-    expect(user).toBeLessThan(40 * process.cpuUsage(other).user + 1_000_000);
-  });
 });

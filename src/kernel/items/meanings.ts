@@ -82,7 +82,10 @@ function keep(key: string, value: unknown): void {
   const copy = JSON.parse(json) as JsonValue;
   // not a number without JSON, such as .inf
   if (!isDeepStrictEqual(copy, value)) return;
-  if (known.size >= MAX_KNOWN) known.clear();
+  if (known.size >= MAX_KNOWN) {
+    known.clear();
+    used.clear();
+  }
   known.set(key, copy);
   used.add(key);
   isChanged = true;
