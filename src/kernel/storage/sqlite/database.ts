@@ -27,8 +27,9 @@ export interface DatabaseOptions {
 
 /** The longest write-ahead log that a process leaves. */
 const MAX_LEFT_BYTES = 1024 * 1024;
-// longer than any transaction of ours takes, also when dozens of processes queue up
-const BUSY_TIMEOUT_MS = 10_000;
+// SQLite's waiters have no queue: beside processes that write without a pause, on a slow disk, one of them can miss its
+// turn for longer than 10 s
+const BUSY_TIMEOUT_MS = 30_000;
 
 const IN_MEMORY = ':memory:';
 
