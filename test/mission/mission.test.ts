@@ -1,0 +1,114 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+
+/** A feature of a seed system, and the test that shows it at the level of a user. */
+interface Row {
+  readonly row: number;
+  readonly feature: string;
+  /** A line about what the test shows. */
+  readonly shows?: string;
+  /** `file > suite > test`, as vitest prints it. */
+  readonly test?: string;
+  /** Why this test shows other rows too. */
+  readonly shared?: string;
+  /** Why rye differs on purpose, and the page of the documentation that explains it. */
+  readonly differs?: string;
+  readonly page?: string;
+  /** Names the part that does not work yet. */
+  readonly missing?: string;
+}
+
+const SEEDS = { lifecycle: 90, tree: 73, rules: 38, loop: 116, steer: 20 };
+
+const rows = Object.keys(SEEDS).flatMap((seed) =>
+  (JSON.parse(readFileSync(`test/mission/rows/${seed}.json`, 'utf8')) as readonly Row[]).map(
+    (row) => ({ ...row, id: `${seed} ${row.row}` }),
+  ),
+);
+
+const sources = new Map<string, { readonly text: string; readonly titles: readonly RegExp[] }>();
+
+/** The text of a test file, and a pattern for each title in it: the first argument of a call. */
+function sourceOf(file: string) {
+  const known = sources.get(file);
+  if (known !== undefined) return known;
+  const text = existsSync(file) ? readFileSync(file, 'utf8') : '';
+  const literals = text.matchAll(/\(\s*(['"`])((?:\\.|(?!\1)[^\\])+)\1,/g);
+  const titles = [...literals].map(([, , title = '']) => patternOf(title));
+  const source = { text, titles };
+  sources.set(file, source);
+  return source;
+}
+
+/** A pattern for the names that a title gets: `%s`, `$name` and `${name}` are parts that vary. */
+function patternOf(title: string): RegExp {
+  const parts = title.replaceAll(/\\(.)/g, '$1').split(/%[a-z]|\$\{[^}]*\}|\$[a-zA-Z_.]+/);
+  const escaped = parts.map((part) => part.replaceAll(/[\\^$.*+?()[\]{}|]/g, String.raw`\$&`));
+  return new RegExp(`^${escaped.join('(.+)')}$`, 's');
+}
+
+/** True if the file has a title for this part of a name, and the text of each part that varies. */
+function hasTitle(file: string, part: string): boolean {
+  const { text, titles } = sourceOf(file);
+  return titles.some((title) => {
+    const values = title.exec(part)?.slice(1);
+    return values?.every((value) => text.includes(value)) ?? false;
+  });
+}
+
+function isKnown(test: string): boolean {
+  const [file = '', ...parts] = test.split(' > ');
+  return parts.length > 0 && parts.every((part) => hasTitle(file, part));
+}
+
+/** True if a page of the documentation exists, with the section after the `#`. */
+function hasSection(page: string): boolean {
+  const [file = '', section] = page.split('#');
+  if (!existsSync(file)) return false;
+  const headings = [...readFileSync(file, 'utf8').matchAll(/^#+ (.+)$/gm)].map(([, title = '']) =>
+    title
+      .toLowerCase()
+      .replaceAll(/[^\w\s-]/g, '')
+      .replaceAll(/\s/g, '-'),
+  );
+  return section === undefined || headings.includes(section);
+}
+
+const idsOf = (wrong: (row: Row) => boolean) => rows.filter(wrong).map(({ id }) => id);
+
+describe('the mission table', () => {
+  it('has each row of the seeds once', () => {
+    expect(rows.map(({ id }) => id)).toEqual(
+      Object.entries(SEEDS).flatMap(([seed, count]) =>
+        Array.from({ length: count }, (_, index) => `${seed} ${index + 1}`),
+      ),
+    );
+  });
+
+  it('has a test and what it shows for each row, or why it is missing or differs', () => {
+    const isComplete = ({ test, shows, differs, missing }: Row) =>
+      missing === undefined
+        ? (test === undefined) === (shows === undefined) && (test ?? differs) !== undefined
+        : (test ?? differs) === undefined;
+    expect(idsOf((row) => row.feature === '' || !isComplete(row))).toEqual([]);
+  });
+
+  it('names tests that exist', () => {
+    expect(idsOf(({ test }) => test !== undefined && !isKnown(test))).toEqual([]);
+  });
+
+  it('lets two rows have one test only with a reason', () => {
+    const tests = rows.flatMap(({ test }) => test ?? []);
+    const isTwice = (test: string) => tests.indexOf(test) !== tests.lastIndexOf(test);
+    expect(
+      idsOf(({ test, shared }) => test !== undefined && isTwice(test) !== (shared !== undefined)),
+    ).toEqual([]);
+  });
+
+  it('names pages of the documentation that exist', () => {
+    expect(idsOf(({ differs, page }) => (differs === undefined) !== (page === undefined))).toEqual(
+      [],
+    );
+    expect(idsOf(({ page }) => page !== undefined && !hasSection(page))).toEqual([]);
+  });
+});
