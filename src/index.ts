@@ -213,6 +213,7 @@ export type {
   RequestContext,
   ResultContext,
   ResultValue,
+  SystemContext,
   UnknownCallContext,
 } from './kernel/hooks/handlers.ts';
 export {

@@ -349,6 +349,42 @@ describe('handlers of requests', () => {
     expect(notes(played)[0]).toContain('messages is not a list');
   });
 
+  it('change the system text of one request, one after the other', async () => {
+    const played = await playWith([
+      {
+        system_transform: ({ turn, system }) =>
+          turn === 2 ? { system: `${system} Two.` } : undefined,
+      },
+      {
+        system_transform: ({ turn, system }) =>
+          turn === 2 ? { system: `${system} End.` } : undefined,
+      },
+    ]);
+    const [first, second] = played.requests.map(({ system }) => system);
+    expect(second).toBe(`${first} Two. End.`);
+    expect(JSON.stringify(played.events)).not.toContain('Two. End.');
+  });
+
+  it.each([
+    ['fails', () => Promise.reject(new Error('no weather'))],
+    ['returns something else', () => ({ system: 7 }) as unknown as { system: string }],
+  ])('a system_transform that %s leaves the system text', async (_, system_transform) => {
+    const played = await playWith({ system_transform });
+    const [first, second] = played.requests.map(({ system }) => system);
+    expect(first).toBe(second);
+    expect(notes(played)).toHaveLength(2);
+    expect(notes(played)[0]).toContain('a handler of system_transform failed: ');
+  });
+
+  it('a longer system text is paid for before it is sent', async () => {
+    const { outcome, requests } = await playWith(
+      { system_transform: () => ({ system: 'x'.repeat(30_000_000) }) },
+      { plan: { model: { ...MODEL, context_window: 100_000_000 } } },
+    );
+    expect(outcome).toMatchObject({ kind: 'limit', name: 'spend' });
+    expect(requests).toEqual([]);
+  });
+
   it('what they add is paid for before it is sent', async () => {
     const { outcome } = await playWith(
       { context_transform: () => ({ messages: [userText('x'.repeat(30_000_000))] }) },

@@ -24,6 +24,7 @@ async function orderOf(script: Script): Promise<string> {
   };
   const handlers: HandlerMap = {
     context_transform: (context) => ask('context_transform', context),
+    system_transform: (context) => ask('system_transform', context),
     tool_gate: (context) => ask('tool_gate', context),
     tool_unknown: (context) => ask('tool_unknown', context),
     tool_error: (context) => ask('tool_error', context),

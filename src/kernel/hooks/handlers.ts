@@ -46,6 +46,13 @@ export interface RequestContext {
   readonly messages: readonly Message[];
 }
 
+/** The system text of the next request. */
+export interface SystemContext {
+  readonly thread_id: string;
+  readonly turn: number;
+  readonly system: string;
+}
+
 type Decides<C, D> = (
   context: C,
   signal: AbortSignal,
@@ -75,6 +82,8 @@ export interface DecidingHandlers {
   >;
   /** Changes the messages of one request; the conversation stays as it is. */
   readonly context_transform: Decides<RequestContext, { readonly messages: readonly Message[] }>;
+  /** Changes the system text of one request; the record and later requests keep the thread's own. */
+  readonly system_transform: Decides<SystemContext, { readonly system: string }>;
 }
 
 type Observes<E> = (event: E) => void | Promise<void>;
@@ -119,6 +128,7 @@ const DECIDING = {
   tool_error: ['result'],
   tool_transform: ['result', 'is_error'],
   context_transform: ['messages'],
+  system_transform: ['system'],
 } as const satisfies Record<keyof DecidingHandlers, readonly string[]>;
 
 const OBSERVED: readonly string[] = [...ENTRY_TYPES, ...LOG_ONLY_TYPES];

@@ -233,6 +233,15 @@ export class Conversation {
     return projectContext(this.#view.project(this.#messages), { provider, model: id });
   }
 
+  /** The system text that the next request carries, or the last one carried. */
+  get system(): string {
+    return this.#preamble.system;
+  }
+
+  set system(text: string) {
+    this.#preamble.system = text;
+  }
+
   /** Bytes that every request repeats before its messages. */
   get preambleBytes(): number {
     return this.#preamble.bytes(this.#ports.definitions());

@@ -137,11 +137,7 @@ export async function transformMessages(
   given: readonly Message[],
 ): Promise<readonly Message[]> {
   let messages = given;
-  const context = () => ({
-    thread_id: run.ports.threadId,
-    turn: run.spend.isTurnOpen ? run.spend.turn : run.spend.turn + 1,
-    messages,
-  });
+  const context = () => ({ ...aboutRequest(run), messages });
   await consult(run, 'context_transform', context, (decision) => {
     const changed: unknown = decision['messages'];
     if (!Array.isArray(changed) || !changed.every(isMessage)) {
@@ -151,6 +147,26 @@ export async function transformMessages(
     return false;
   });
   return messages;
+}
+
+/** Lets `system_transform` change the system text of one request. */
+export async function transformSystem(run: Run): Promise<string> {
+  let { system } = run.ports;
+  const context = () => ({ ...aboutRequest(run), system });
+  await consult(run, 'system_transform', context, (decision) => {
+    const { system: changed } = decision;
+    if (typeof changed !== 'string') throw new RyeError('hook_failed', 'system is not a text');
+    system = changed;
+    return false;
+  });
+  return system;
+}
+
+function aboutRequest({ ports, spend }: Run): {
+  readonly thread_id: string;
+  readonly turn: number;
+} {
+  return { thread_id: ports.threadId, turn: spend.isTurnOpen ? spend.turn : spend.turn + 1 };
 }
 
 /**

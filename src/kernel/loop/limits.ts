@@ -14,7 +14,7 @@ import { affordableMaxTokens, type LimitReached, worstMicroUsd } from '../policy
 import { type ModelRequest, THINKING_TOKENS } from '../providers/provider.ts';
 import { CHANGING_TRAITS, errorOutput, type Tool } from '../tools/tool.ts';
 import { note } from './conversation.ts';
-import { transformMessages } from './handlers.ts';
+import { transformMessages, transformSystem } from './handlers.ts';
 import { decidedEnding } from './hooks.ts';
 import { type Allowance, ContextMeter } from './meters.ts';
 import type { Ending } from './ports.ts';
@@ -241,6 +241,7 @@ export type CallPlan =
 export async function planCall(run: Run): Promise<CallPlan> {
   const { behavior, conversation, models, plan, ports, spend } = run;
   const model = models.current;
+  const outgoing = await outgoingMessages(run);
   const likelyInput = conversation.likelyTokens();
   const tokensLeft = spend.tokensLeft();
   const room = Math.min(model.context_window, tokensLeft) - likelyInput;
@@ -249,7 +250,6 @@ export async function planCall(run: Run): Promise<CallPlan> {
     behavior.maxTokens ?? usualOutputTokens(run),
     Math.max(MIN_OUTPUT_TOKENS, room),
   );
-  const outgoing = await outgoingMessages(run);
   const inputTokens = Math.max(conversation.worstTokens(), outgoing.worstTokens);
   let maxTokens = wanted;
   let microUsdLeft: MicroUsd | undefined;
@@ -271,7 +271,7 @@ export async function planCall(run: Run): Promise<CallPlan> {
   }
   const request: ModelRequest = compact({
     model: model.id,
-    system: ports.system,
+    system: conversation.system,
     messages: outgoing.messages,
     tools: ports.definitions().tools,
     max_tokens: maxTokens,
@@ -357,14 +357,15 @@ async function unaffordable(
   return { kind: 'unaffordable', reached };
 }
 
-/** Returns the messages to send, and what they may cost at worst if handlers changed them. */
+/** Returns the messages to send, and what they may cost at worst if handlers changed them. Sets the system text. */
 async function outgoingMessages(
   run: Run,
 ): Promise<{ readonly messages: readonly Message[]; readonly worstTokens: number }> {
   const { conversation, models, ports } = run;
   const messages = conversation.outgoing(models.current);
-  if (!ports.handlers?.context_transform) return { messages, worstTokens: 0 };
-  const changed = await transformMessages(run, messages);
+  const { handlers } = ports;
+  const changed = handlers?.context_transform ? await transformMessages(run, messages) : messages;
+  conversation.system = handlers?.system_transform ? await transformSystem(run) : ports.system;
   if (changed === messages) return { messages, worstTokens: 0 };
   const { messages: paired } = repairPairing({ messages: changed, sources: [] });
   const meter = new ContextMeter();

@@ -11,11 +11,23 @@ export const BYTES_PER_TOKEN_WORST = 1.4;
 
 /** Bytes that every request repeats before its messages: the system text and the tools. */
 export class Preamble {
-  readonly #systemBytes: number;
+  #system = '';
+  #systemBytes = 0;
   #tools: { readonly version: number; readonly bytes: number } | undefined;
 
   constructor(system: string) {
-    this.#systemBytes = Buffer.byteLength(system);
+    this.system = system;
+  }
+
+  get system(): string {
+    return this.#system;
+  }
+
+  /** Sets the system text of the next request. */
+  set system(text: string) {
+    if (text === this.#system) return;
+    this.#system = text;
+    this.#systemBytes = Buffer.byteLength(text);
   }
 
   /** Serializes each version of the list once, however often it is measured. */
