@@ -33,7 +33,7 @@ async function playWith(
     tools: { rye_echo: toolOf('rye/echo') },
     turns: TURNS,
     ...script,
-    ports: { ...script.ports, handlers: composeHandlers(...maps) },
+    ports: { ...script.ports, handlers: () => composeHandlers(...maps) },
   });
 }
 

@@ -36,7 +36,7 @@ async function orderOf(script: Script): Promise<string> {
   };
   const { outcome } = await play({
     ...script,
-    ports: { ...script.ports, handlers: composeHandlers(handlers) },
+    ports: { ...script.ports, handlers: () => composeHandlers(handlers) },
     gate: (context) => {
       told('tool_gate', context);
       return script.gate?.(context) ?? {};

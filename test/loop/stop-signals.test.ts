@@ -57,7 +57,7 @@ it('handlers and tools of a run leave nothing at its signals, and theirs abort w
       ),
       answers('Done.'),
     ],
-    ports: { handlers: { tool_gate: [note], tool_transform: [note] } },
+    ports: { handlers: () => ({ tool_gate: [note], tool_transform: [note] }) },
     onEvent: ({ event_type: type }) => {
       if (type === 'turn_started') during.push(listeners(cancel.signal));
     },

@@ -88,7 +88,7 @@ describe('counts', () => {
       plan: { behavior: { tool_budgets: { 'rye/echo': 1 } } },
       tools: ECHO,
       turns: [answers('', [echo('a')]), answers('', [echo('b')]), answers('Done.')],
-      ports: { handlers: composeHandlers({ tool_gate: () => ({ result: 'in its place' }) }) },
+      ports: { handlers: () => composeHandlers({ tool_gate: () => ({ result: 'in its place' }) }) },
     });
     expect(resultText(events, 'a')).toBe('in its place');
     expect(resultText(events, 'b')).toContain('Blocked: ');
@@ -235,11 +235,12 @@ describe('earlier results', () => {
         answers('Done.'),
       ],
       ports: {
-        handlers: composeHandlers({
-          tool_transform: ({ call_id }) => {
-            transformed.push(call_id);
-          },
-        }),
+        handlers: () =>
+          composeHandlers({
+            tool_transform: ({ call_id }) => {
+              transformed.push(call_id);
+            },
+          }),
       },
     });
     expect(['a', 'b', 'c', 'd'].map((id) => resultText(events, id))).toEqual([

@@ -111,7 +111,7 @@ describe('gates', () => {
           },
           ports: {
             validate: validateInput,
-            handlers: composeHandlers({ tool_gate: (given) => void seen.push(given.input) }),
+            handlers: () => composeHandlers({ tool_gate: (given) => void seen.push(given.input) }),
           },
         });
         for (const one of ran) expect(seen).toEqual([one, one]);

@@ -65,7 +65,7 @@ class Loop {
     const { options, clock } = this.#base;
     // a store that the program opened is not ours to close
     const isOwn = typeof options.store !== 'object';
-    const workspace = isOwn ? new Workspace(options) : this.#base;
+    const workspace = isOwn ? new Workspace(options, { added: this.#base.added }) : this.#base;
     const begun = clock.now();
     // a clock that was ahead has been set right
     this.#watchedSince = Math.min(this.#watchedSince, begun);

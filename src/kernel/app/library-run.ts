@@ -3,7 +3,7 @@ import type { DeliveryMode } from '../core/delivery.ts';
 import { toRyeError } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
-import type { RunEvent } from '../hooks/handlers.ts';
+import { AddedHandlers, type RunEvent } from '../hooks/handlers.ts';
 import type { OnApproval } from './api/approvals.ts';
 import type { DeliveriesService, SentDelivery } from './api/threads.ts';
 import { assertRunOptions } from './options.ts';
@@ -74,6 +74,7 @@ export function startRun<O>(
   const abort = (reason: string): void => controller.abort(reason);
   const ended = new AbortController();
 
+  const added = new AddedHandlers();
   const events = new EventStream<RunEvent>();
   const { promise: threadId, resolve: isThere } = deferred<string | null>();
   const send = async (message: string, mode: DeliveryMode): Promise<SentDelivery | null> => {
@@ -103,6 +104,7 @@ export function startRun<O>(
         ...(await attendantOf(base, onApproval)),
         directiveId: directive?.id ?? directiveId ?? '',
         preset: composePresets(preset, compact({ handlers, tools, directives })),
+        added,
         onStarted,
         onEvent: (event) => {
           // only logs of other versions have events of unknown types
@@ -130,6 +132,7 @@ export function startRun<O>(
     abort: (reason = 'aborted') => abort(reason),
     steer: async (message) => await send(message, 'auto'),
     followUp: async (message) => await send(message, 'follow-up'),
+    addHandlers: (handlers) => added.add(handlers),
   };
 }
 

@@ -65,6 +65,7 @@ export function openRye(given: OpenRyeOptions): Rye {
       workspace.define(directive);
       return directive;
     },
+    addHandlers: (handlers) => workspace.added.add(handlers),
     ...featureServices(workspace),
     ...inspectionOf(workspace),
     close: (how) => workspace.close(how),

@@ -1,7 +1,7 @@
 import { type ErrorInfo, RyeError } from '../core/errors.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
-import type { RunEvent } from '../hooks/handlers.ts';
+import type { HandlerMap, RunEvent } from '../hooks/handlers.ts';
 import type { OnApproval } from './api/approvals.ts';
 import type { DefinedDirective } from './api/directives.ts';
 import type { OutputSchema } from './api/output-schema.ts';
@@ -81,6 +81,8 @@ export interface RunHandle<O = JsonObject | null> extends AsyncIterable<RunEvent
   steer(message: string): Promise<SentDelivery | null>;
   /** Sends a message that the model sees once it has finished. Resolves to null if there is no thread. */
   followUp(message: string): Promise<SentDelivery | null>;
+  /** Adds handlers for the rest of this run, as `rye.addHandlers()` does for all. Returns the function that removes them. */
+  addHandlers(handlers: HandlerMap): () => void;
 }
 
 /** The outcome of a run that completed; throws a RyeError with the code of the failure for every other. */

@@ -3,7 +3,12 @@ import { featureMissing } from '../core/errors.ts';
 import { renderCapabilities } from '../export/capabilities.ts';
 import { renderLiveHead, renderThreadKnowledge } from '../export/knowledge.ts';
 import { renderEvent } from '../export/markdown.ts';
-import { composeHandlers, decidingNames } from '../hooks/handlers.ts';
+import {
+  type AddedHandlers,
+  composeHandlers,
+  currentHandlers,
+  decidingNames,
+} from '../hooks/handlers.ts';
 import { parseBehavior } from '../loop/behavior.ts';
 import { withAliases } from '../providers/aliases.ts';
 import type { ModelSource, ThreadEnv, ThreadPorts } from '../threads/ports.ts';
@@ -38,6 +43,8 @@ export interface ThreadEnvOptions {
   readonly replayFrom?: string | undefined;
   /** Options from the embedding program; default: those that rye was opened with. */
   readonly preset?: Preset | undefined;
+  /** Handlers that are added to the run while it is in progress. */
+  readonly added?: AddedHandlers | undefined;
 }
 
 /** Builds everything that a thread needs to be prepared and run; reads and validates the configuration. */
@@ -79,6 +86,7 @@ function connect(
   const { preset = base.preset, plugins = {} } = options;
   const own = libraryTools(preset);
   const defined = base.directives(preset);
+  const added = options.added ? [base.added, options.added] : [base.added];
   const handlers = composeHandlers(plugins.handlers ?? {}, preset.handlers ?? {});
   const tools = new ToolCatalog(base, parts, {
     ...options,
@@ -128,8 +136,8 @@ function connect(
     fileExists: base.fileExists,
     isShipped: base.isShipped,
     onNotice: base.notice,
-    ...(Object.keys(handlers).length > 0 ? { handlers } : {}),
-    program: programParts(base, preset, own, defined),
+    handlers: currentHandlers(handlers, added),
+    program: programParts(base, { preset, added }, own, defined),
     fleet: base.fleet,
     runner: async () => await runnerCommand(base, models),
     checkSchema: async (schema) => void (await compileSchema(schema)),
@@ -140,12 +148,15 @@ function connect(
 /** Names what a process needs to resume a thread of this program. Plug-ins are loaded again wherever that is. */
 function programParts(
   base: Workspace,
-  { handlers = {} }: Preset,
+  { preset, added }: { readonly preset: Preset; readonly added: readonly AddedHandlers[] },
   tools: readonly Tool[],
   directives: ReadonlyMap<string, unknown>,
 ): ThreadPorts['program'] {
+  const current = currentHandlers(composeHandlers(preset.handlers ?? {}), added);
   return {
-    handlers: decidingNames(composeHandlers(handlers)),
+    get handlers() {
+      return decidingNames(current());
+    },
     tools: tools.map(({ id }) => id),
     directives: [...directives.keys()],
     mcp_servers: Object.keys(base.options.mcpServers ?? {}),

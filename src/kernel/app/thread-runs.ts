@@ -13,7 +13,7 @@ import type { ExecuteDirectiveRequest } from './api/rye.ts';
 import { attentionOf } from './attendant.ts';
 import { openRecording } from './models.ts';
 import { foldPresets } from './presets.ts';
-import { threadEnv } from './thread-env.ts';
+import { type ThreadEnvOptions, threadEnv } from './thread-env.ts';
 import type { Workspace } from './workspace.ts';
 
 /** Resolves a request to a plan and changes nothing. */
@@ -57,10 +57,13 @@ export async function warmUp(
 /** Runs a directive to its end in this process. */
 export async function executeDirective(
   base: Workspace,
-  given: ExecuteDirectiveRequest & Pick<DirectiveRun, 'onStarted'>,
+  given: ExecuteDirectiveRequest &
+    Pick<DirectiveRun, 'onStarted'> &
+    Pick<ThreadEnvOptions, 'added'>,
 ): Promise<ThreadResult> {
-  const request = foldPresets(base.preset, given);
-  const env = await threadEnv(base, envOptions(request));
+  const { added, ...unfolded } = given;
+  const request = foldPresets(base.preset, unfolded);
+  const env = await threadEnv(base, envOptions({ ...request, added }));
   await recoverQuietly(env);
   return await runDirective(env, {
     prepare: request,
@@ -74,8 +77,13 @@ export async function executeDirective(
   });
 }
 
-function envOptions({ allowUnsigned = false, replayFrom, preset }: ExecuteDirectiveRequest) {
-  return { allowUnsigned, replayFrom, preset };
+function envOptions({
+  allowUnsigned = false,
+  replayFrom,
+  preset,
+  added,
+}: ExecuteDirectiveRequest & Pick<ThreadEnvOptions, 'added'>) {
+  return { allowUnsigned, replayFrom, preset, added };
 }
 
 /** Calls the program's handlers and then the caller. A handler that fails is noticed once and changes nothing. */
@@ -85,7 +93,7 @@ export function observer(
 ): ExecuteDirectiveRequest['onEvent'] {
   if (!handlers) return onEvent;
   return (event) => {
-    observe(handlers, event, (name, error) =>
+    observe(handlers(), event, (name, error) =>
       onNotice(`a handler of ${name} failed: ${messageOf(error)}`),
     );
     onEvent?.(event);

@@ -5,6 +5,7 @@ import { isSecurityWarning, RyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { IdSource } from '../core/ids.ts';
 import { compact } from '../core/json.ts';
+import { AddedHandlers } from '../hooks/handlers.ts';
 import type { ConfigOverride } from '../items/config.ts';
 import { type Config, loadTrustPolicy, openConfig } from '../items/config-fs.ts';
 import { openSpaces, type Spaces } from '../items/spaces-fs.ts';
@@ -34,6 +35,8 @@ export interface WorkspaceParts {
   /** The key of a run without a signing key; one that cannot sign is that of a run to be checked. */
   readonly recordKey?: VerifyingKey | SigningKey | undefined;
   readonly weakestSandbox?: SandboxMode;
+  /** The added handlers of the workspace for which this one is opened. */
+  readonly added?: AddedHandlers;
 }
 
 export type SandboxMode = 'off' | 'auto' | 'required';
@@ -45,6 +48,8 @@ export class Workspace {
   readonly options: OpenRyeOptions;
   /** Defaults of every run. */
   readonly preset: Preset;
+  /** Handlers that the program added since this was opened. */
+  readonly added: AddedHandlers;
   readonly clock: Clock;
   readonly ids: IdSource;
   /** Kinds of providers that the program adds to those that rye ships. */
@@ -80,12 +85,13 @@ export class Workspace {
   readonly weakestSandbox: SandboxMode;
 
   constructor(options: OpenRyeOptions, parts: WorkspaceParts = {}) {
-    const { fleet, weakestSandbox = 'off', recordKey } = parts;
+    const { fleet, weakestSandbox = 'off', recordKey, added = new AddedHandlers() } = parts;
     const { projectPath, userSpacePath, tools, subscribers } = options;
     const isShared = options.store === undefined && namesStore(options);
     const { store = isShared ? configuredStore(this) : openStore } = options;
     this.options = options;
     this.recordKey = recordKey;
+    this.added = added;
     this.clock = options.clock ?? systemClock;
     this.ids = options.ids ?? systemIds;
     this.providers = options.providers ?? {};
@@ -216,7 +222,7 @@ export class Workspace {
 
   /** Opens the same spaces again, as their files are now. It is closed with this one. */
   reopened(): Workspace {
-    const again = new Workspace(this.options, { recordKey: this.recordKey });
+    const again = new Workspace(this.options, { recordKey: this.recordKey, added: this.added });
     this.onClose(() => again.close());
     return again;
   }

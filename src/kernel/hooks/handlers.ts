@@ -159,6 +159,42 @@ export function composeHandlers(...maps: readonly HandlerMap[]): HandlerLists {
   return Object.fromEntries(lists) as HandlerLists;
 }
 
+/** Handlers that come and go while threads run: each event and each question goes to those that are there when it begins. */
+export class AddedHandlers {
+  #maps: readonly HandlerLists[] = [];
+
+  /** The maps in the order of their addition; another list after each change. */
+  get maps(): readonly HandlerLists[] {
+    return this.#maps;
+  }
+
+  /** Adds a map, and returns the function that removes it. Throws `hook_invalid` as {@link composeHandlers} does. */
+  add(map: HandlerMap): () => void {
+    const lists = composeHandlers(map);
+    this.#maps = [...this.#maps, lists];
+    return () => {
+      this.#maps = this.#maps.filter((one) => one !== lists);
+    };
+  }
+}
+
+/** Returns a function of the handlers that are there now: those that are fixed, then the added ones. */
+export function currentHandlers(
+  fixed: HandlerLists,
+  added: readonly AddedHandlers[],
+): () => HandlerLists {
+  let known: readonly HandlerLists[] = [];
+  let lists = fixed;
+  return () => {
+    const maps = added.flatMap((one) => one.maps);
+    if (maps.length !== known.length || maps.some((map, at) => map !== known[at])) {
+      known = maps;
+      lists = composeHandlers(fixed, ...maps);
+    }
+    return lists;
+  };
+}
+
 /** The names among them that can decide something. */
 export function decidingNames(handlers: HandlerLists): readonly (keyof DecidingHandlers)[] {
   const names = Object.keys(DECIDING) as (keyof DecidingHandlers)[];
@@ -193,14 +229,14 @@ export function readDecision(name: keyof DecidingHandlers, value: unknown): Json
 
 /** Calls the observers of an event; `onFailure` hears of those that fail, and nothing else comes of it. */
 export function observe(
-  { event: all = [], ...handlers }: HandlerLists,
+  handlers: HandlerLists,
   event: LogEvent | UnknownEvent,
   onFailure: (name: string, error: unknown) => void,
 ): void {
-  const own = (handlers as Readonly<Record<string, readonly unknown[] | undefined>>)[
-    event.event_type
-  ];
-  for (const handler of [...(own ?? []), ...all] as readonly Observes<typeof event>[]) {
+  const { event_type: type } = event;
+  const lists = handlers as Readonly<Record<string, readonly Observes<typeof event>[] | undefined>>;
+  const own = type === 'event' ? undefined : lists[type];
+  for (const handler of [...(own ?? []), ...(handlers.event ?? [])]) {
     try {
       Promise.resolve(handler(event)).catch((error: unknown) => onFailure(event.event_type, error));
     } catch (error) {

@@ -10,7 +10,7 @@ import { covers } from '../policy/capability.ts';
 import type { Resolution, ResolvedCall } from '../tools/tool.ts';
 import type { OverBudget } from './call-history.ts';
 import { hiddenMessage } from './conversation.ts';
-import { aboutCall, answerUnknown, gateCall, shaped } from './handlers.ts';
+import { aboutCall, answerUnknown, gateCall, hasHandler, shaped } from './handlers.ts';
 import type { GateDecision } from './ports.ts';
 import type { Run } from './run.ts';
 import { isStopped, orStopped } from './stop.ts';
@@ -268,8 +268,8 @@ async function hookGates(
 
 /** Returns what gates judge: the call with real paths, each file that it opens, and each command that it runs. */
 async function judgedBy(run: Run, tool: string, raw: JsonObject) {
-  const { handlers, hooks } = run.ports;
-  const isHandled = handlers?.tool_gate !== undefined;
+  const { hooks } = run.ports;
+  const isHandled = hasHandler(run, 'tool_gate');
   if (!(isHandled || run.hooks.hasGates)) return { views: [{ input: raw }], members: {} };
   const listsFiles = isHandled || hooks.gatesPaths?.() === true;
   const seen = (await run.ports.judge?.(tool, raw, listsFiles)) ?? { input: raw };

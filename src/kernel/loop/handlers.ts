@@ -27,6 +27,11 @@ const TIMEOUT_MS = 30_000;
 type Name = keyof DecidingHandlers;
 type Contents = readonly ContentBlock[];
 
+/** True if a handler of the name is asked. */
+export function hasHandler({ ports }: Run, name: Name): boolean {
+  return ports.handlers?.()[name] !== undefined;
+}
+
 /** Returns the context of every handler of a call. */
 export function aboutCall(run: Run, { call_id, name, input }: ToolCallBlock): UnknownCallContext {
   const { threadId: thread_id } = run.ports;
@@ -108,7 +113,7 @@ export async function answerFailure(
 
 /** Lets `tool_transform` change a result or its substitute; each handler sees the changes of the earlier ones. */
 export async function shaped(run: Run, settled: Settled): Promise<Settled> {
-  if (!run.ports.handlers?.tool_transform || !hasRun(settled)) return settled;
+  if (!hasHandler(run, 'tool_transform') || !hasRun(settled)) return settled;
   const { requested, tool, outcome } = settled;
   const wasError = isErrorOutcome(outcome);
   let { content } = settled;
@@ -180,7 +185,7 @@ async function consult(
   take: (decision: JsonObject) => boolean,
 ): Promise<string | undefined> {
   let failure: string | undefined;
-  for (const handler of run.ports.handlers?.[name] ?? []) {
+  for (const handler of run.ports.handlers?.()[name] ?? []) {
     try {
       const value = await bounded(run, name, (signal) =>
         (handler as (context: unknown, signal: AbortSignal) => unknown)(

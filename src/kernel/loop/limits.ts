@@ -14,7 +14,7 @@ import { affordableMaxTokens, type LimitReached, worstMicroUsd } from '../policy
 import { type ModelRequest, THINKING_TOKENS } from '../providers/provider.ts';
 import { CHANGING_TRAITS, errorOutput, type Tool } from '../tools/tool.ts';
 import { note } from './conversation.ts';
-import { transformMessages, transformSystem } from './handlers.ts';
+import { hasHandler, transformMessages, transformSystem } from './handlers.ts';
 import { decidedEnding } from './hooks.ts';
 import { type Allowance, ContextMeter } from './meters.ts';
 import type { Ending } from './ports.ts';
@@ -363,9 +363,9 @@ async function outgoingMessages(
 ): Promise<{ readonly messages: readonly Message[]; readonly worstTokens: number }> {
   const { conversation, models, ports } = run;
   const messages = conversation.outgoing(models.current);
-  const { handlers } = ports;
-  const changed = handlers?.context_transform ? await transformMessages(run, messages) : messages;
-  conversation.system = handlers?.system_transform ? await transformSystem(run) : ports.system;
+  const asks = (name: Parameters<typeof hasHandler>[1]): boolean => hasHandler(run, name);
+  const changed = asks('context_transform') ? await transformMessages(run, messages) : messages;
+  conversation.system = asks('system_transform') ? await transformSystem(run) : ports.system;
   if (changed === messages) return { messages, worstTokens: 0 };
   const { messages: paired } = repairPairing({ messages: changed, sources: [] });
   const meter = new ContextMeter();

@@ -328,8 +328,8 @@ export interface LoopPorts {
   definitions(): ToolList;
   readonly tools: ToolSet;
   readonly hooks: HookPort;
-  /** Functions of the embedding program; those that decide are asked after the hooks. */
-  readonly handlers?: HandlerLists;
+  /** Returns the functions of the embedding program now; those that decide are asked after the hooks. */
+  readonly handlers?: () => HandlerLists;
   readonly clock: Clock;
   readonly budget: BudgetPort;
   /**

@@ -391,8 +391,8 @@ export interface Launching {
 
 /** Parts of the program that embeds rye. */
 export interface Embedding {
-  /** Asked and notified about the threads of this process. */
-  readonly handlers?: HandlerLists | undefined;
+  /** Returns who is asked and notified about the threads of this process. */
+  readonly handlers?: (() => HandlerLists) | undefined;
   /** The parts that its threads may depend on; `travels` is true if the processes that it starts have them too. */
   readonly program?: (ProgramParts & { readonly travels: boolean }) | undefined;
 }

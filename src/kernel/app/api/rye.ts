@@ -4,7 +4,7 @@ import type { McpServerStart } from '../../core/events.ts';
 import type { HookDeclaration, HookEvent } from '../../core/hook.ts';
 import type { IdSource } from '../../core/ids.ts';
 import type { JsonObject, JsonValue } from '../../core/json.ts';
-import type { DecidingHandlers, RunEvent } from '../../hooks/handlers.ts';
+import type { DecidingHandlers, HandlerMap, RunEvent } from '../../hooks/handlers.ts';
 import type { ProviderKinds } from '../../providers/provider.ts';
 import type { CloseOptions, Store } from '../../storage/store.ts';
 import type { LibraryTool, Preset } from '../presets.ts';
@@ -129,6 +129,11 @@ export interface Rye {
   >(
     declaration: DirectiveDeclaration<D, O>,
   ): Promise<DefinedDirective<DirectiveInputs<D>, DirectiveOutputs<O>>>;
+  /**
+   * Adds handlers for the threads that this rye runs, also for those in progress: they are asked and told from the next
+   * question and event on, after those of the presets. Returns the function that removes them. Throws `hook_invalid`.
+   */
+  addHandlers(handlers: HandlerMap): () => void;
   init(options?: { force?: boolean }): Promise<InitOutcome>;
   hooks(directiveId?: string): Promise<readonly HookDeclaration[]>;
   explainHooks(
