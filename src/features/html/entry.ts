@@ -1,6 +1,11 @@
 import type { EventPayloads, LogEvent, UnknownEvent } from '../../kernel/core/events.ts';
 import { isJsonObject, type JsonObject, toText } from '../../kernel/core/json.ts';
-import type { AssistantBlock, AssistantMessage, UserMessage } from '../../kernel/core/message.ts';
+import type {
+  AssistantBlock,
+  AssistantMessage,
+  ContentBlock,
+  UserMessage,
+} from '../../kernel/core/message.ts';
 import { timeOf } from '../../kernel/core/original.ts';
 import { formatTokens, formatUsd } from '../../kernel/core/usage.ts';
 import { type Account, accountOf, factsOf } from '../../kernel/log/account.ts';
@@ -77,7 +82,8 @@ function shapeOf(entry: TreeEntry, page: PageContext): Shape {
     const isOpen = look !== 'setting' && !isKnown(entry, 'compaction');
     return isOpen ? content : folded('data', html`<span class="name">${name}</span>`, content);
   });
-  return { look, who, body: html`${body}` };
+  const images = isKnown(entry, 'custom_message') ? (entry.payload.images ?? []) : [];
+  return { look, who, body: html`${body}${shownBlocks(images, page)}` };
 }
 
 const LOOKS: Readonly<Record<string, Shape['look']>> = {
@@ -197,6 +203,10 @@ export function notesBehind(entryId: string, page: PageContext): Html {
 
 /** Renders a message of a person; of a directive the task, its other parts folded. */
 function userMessage({ content }: UserMessage, page: PageContext): Html {
+  return shownBlocks(content, page);
+}
+
+function shownBlocks(content: readonly ContentBlock[], page: PageContext): Html {
   return html`${content.map((block) => (block.type === 'image' ? page.images.show(block) : userText(block.text, page)))}`;
 }
 

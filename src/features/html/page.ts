@@ -92,7 +92,13 @@ function* entryLines({ source, images }: PageContext): Iterable<object> {
 function shownPayload(entry: TreeEntry, images: PageContext['images']): object {
   const { pi_line: _line, details: _details, ...payload } = entry.payload as JsonObject;
   if (isKnown(entry, 'custom_message') && !entry.payload.display)
-    return { ...payload, content: '' };
+    return { ...payload, content: '', images: [] };
+  if (isKnown(entry, 'custom_message') && entry.payload.images !== undefined) {
+    const shown = entry.payload.images.filter(
+      (block) => block.type !== 'image' || !images.omits(block),
+    );
+    return { ...payload, images: shown };
+  }
   if (!isKnown(entry, 'message')) return payload;
   const message = entry.payload.message as Partial<Message> | undefined;
   if (!message || !Array.isArray(message.content)) return payload;

@@ -5,6 +5,7 @@ import {
   type AssistantBlock,
   type AssistantMessage,
   type ContentBlock,
+  injectedMessage,
   isErrorOutcome,
   type Message,
   type StopReason,
@@ -188,7 +189,8 @@ function converted(entry: TreeEntry, place: Place['place']): JsonObject {
 
 function convertedState(entry: TreeEntry): JsonObject {
   if (isKnown(entry, 'custom_message')) {
-    const { custom_type: customType, content, display, details } = entry.payload;
+    const { custom_type: customType, content: text, images, display, details } = entry.payload;
+    const content = images ? injectedMessage(entry.payload).content.map(contentBlock) : text;
     return { type: 'custom_message', customType, content, display, details };
   }
   if (isKnown(entry, 'custom')) {

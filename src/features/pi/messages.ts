@@ -24,12 +24,12 @@ const BY_ROLE: ReadonlyMap<unknown, (message: JsonObject) => EventDraft | undefi
   ['hookMessage', customMessageDraft],
 ]);
 
-/** Text of an extension: as one where it is only text, with images as a user's message. */
+/** Text of an extension; its images follow it. */
 export function customMessageDraft(value: JsonObject): EventDraft | undefined {
   const content = contentOf(value['content']);
   const { customType } = value;
   if (!content || typeof customType !== 'string') return undefined;
-  if (content.some((block) => block.type === 'image')) return userDraft(value['content']);
+  const images = content.filter((block) => block.type === 'image');
   const text = content.flatMap((block) => (block.type === 'text' ? [block.text] : []));
   const { details, display } = value;
   return {
@@ -37,6 +37,7 @@ export function customMessageDraft(value: JsonObject): EventDraft | undefined {
     payload: {
       custom_type: customType,
       content: text.join('\n'),
+      ...(images.length === 0 ? {} : { images }),
       display: display !== false,
       ...(isJsonObject(details) ? { details } : {}),
     },

@@ -1,7 +1,9 @@
+import type { CustomMessage } from '../../kernel/app/api/trees.ts';
 import { isoTime } from '../../kernel/core/clock.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
 import type { EventDraft, LogEvent, RequestEstimate } from '../../kernel/core/events.ts';
 import type { JsonObject } from '../../kernel/core/json.ts';
+import type { ImageBlock } from '../../kernel/core/message.ts';
 import type { ThreadPlan } from '../../kernel/core/plan.ts';
 import { isActive, type ThreadRecord } from '../../kernel/core/thread.ts';
 import { type Cost, NO_COST, toMicroUsd } from '../../kernel/core/usage.ts';
@@ -17,6 +19,7 @@ import {
   pathTo,
   type SessionTree,
 } from '../../kernel/log/tree.ts';
+import { imageTypeOf } from '../../kernel/providers/acceptable.ts';
 import { THINKING_LEVELS } from '../../kernel/providers/provider.ts';
 import type { LogWriter } from '../../kernel/storage/store.ts';
 import {
@@ -304,23 +307,39 @@ export async function appendCustom(
   return await appendToTree(env, threadId, () => [draft], 'names');
 }
 
-export interface CustomMessage {
-  readonly customType: string;
-  readonly content: string;
-  /** False hides it from people, never from the model. */
-  readonly display: boolean;
-  /** Never sent to the model. */
-  readonly details?: JsonObject;
+/** Returns the draft of a custom message. Throws `invalid_input` for an image that no provider reads. */
+function customMessageDraft({
+  customType,
+  content,
+  images = [],
+  display,
+  details,
+}: CustomMessage): EventDraft {
+  for (const [index, image] of images.entries()) assertImage(image, index);
+  const shown = images.length === 0 ? {} : { images };
+  const payload = { custom_type: customType, content, ...shown, display };
+  return {
+    event_type: 'custom_message',
+    payload: details === undefined ? payload : { ...payload, details },
+  };
 }
 
-/** Appends text for the model that is not a person's message. */
+function assertImage(image: ImageBlock, index: number): void {
+  const isPlain = image.type === 'image' && /^[A-Za-z0-9+/]+={0,2}$/.test(image.data);
+  if (isPlain && imageTypeOf(image) === image.media_type) return;
+  throw new RyeError('invalid_input', `images[${index}] is no ${image.media_type} as base64`, {
+    hint: 'Give { type: "image", media_type, data } of a PNG, JPEG, GIF or WebP file.',
+  });
+}
+
+/** Appends text and images for the model that are not a person's message. */
 export async function appendCustomMessage(
   env: Stored & Process,
   threadId: string,
-  { customType, content, display, details }: CustomMessage,
+  message: CustomMessage,
 ): Promise<readonly LogEvent[]> {
-  const payload = { custom_type: customType, content, display, ...(details ? { details } : {}) };
-  return await appendToTree(env, threadId, () => [{ event_type: 'custom_message', payload }]);
+  const draft = customMessageDraft(message);
+  return await appendToTree(env, threadId, () => [draft]);
 }
 
 export interface ContextEdit {

@@ -5,7 +5,7 @@ import type { FileChange } from './file-change.ts';
 import type { SavedWorktree, WorktreeChanges } from './isolation.ts';
 import type { JsonObject } from './json.ts';
 import type { LimitName } from './limits.ts';
-import type { Message, ToolOutcome } from './message.ts';
+import type { ContentBlock, Message, ToolOutcome } from './message.ts';
 import type { FinalStatus, RunReason } from './thread.ts';
 import type { Cost, Usage } from './usage.ts';
 
@@ -44,6 +44,8 @@ export interface EventPayloads {
   custom_message: {
     readonly custom_type: string;
     readonly content: string;
+    /** Follow the text. An image that is too long for the log is the text that names its file. */
+    readonly images?: readonly ContentBlock[];
     readonly display: boolean;
     readonly details?: JsonObject;
   };

@@ -92,6 +92,19 @@ export function userText(text: string): UserMessage {
   return { role: 'user', content: [{ type: 'text', text }] };
 }
 
+/** Returns the message that the model gets for an injected text and its images. */
+export function injectedMessage({
+  content,
+  images = [],
+}: {
+  readonly content: string;
+  readonly images?: readonly ContentBlock[];
+}): UserMessage {
+  if (images.length === 0) return userText(content);
+  const text: readonly ContentBlock[] = content === '' ? [] : [{ type: 'text', text: content }];
+  return { role: 'user', content: [...text, ...images] };
+}
+
 /** Returns the text blocks of a message, joined, without thinking, calls and images. */
 export function textOf(content: readonly (ContentBlock | AssistantBlock)[]): string {
   return content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('');

@@ -283,10 +283,11 @@ export class Redaction {
           original_time: this.scrub(given['original_time']),
         });
       case 'custom_message': {
-        const { details, ...rest } = given;
+        const { details, images = [], ...rest } = given;
         const isShown = rest['display'] === true && !isOfTool(rest['custom_type'], details);
         const content = isShown ? this.prose(rest['content']) : this.#text(rest['content']);
-        return this.scrub({ ...rest, content });
+        const blocks = (images as readonly ContentBlock[]).map((one) => this.#contentBlock(one));
+        return this.scrub({ ...rest, content, ...(blocks.length === 0 ? {} : { images: blocks }) });
       }
       case 'context_edit':
         return this.#contextEdit(given);

@@ -92,6 +92,10 @@ function customWords(type: string, data: JsonObject): string {
   return `${type} ${membersOf(data)}`.trim();
 }
 
+function imagesText({ length }: readonly unknown[]): string {
+  return length === 1 ? '1 image' : `${length} images`;
+}
+
 /** The words about each event: the one place for them. An event with an empty text is told by its type, or by what follows. */
 const ACCOUNTS: { readonly [T in EventType]: (payload: EventPayloads[T]) => Told | string } = {
   message: ({ message }) =>
@@ -126,9 +130,10 @@ const ACCOUNTS: { readonly [T in EventType]: (payload: EventPayloads[T]) => Told
     }),
   custom: ({ custom_type: type, data }) =>
     entry('State', customWords(type, data), { readers: DETAILS }),
-  custom_message: ({ custom_type: type, content, display }) => {
+  custom_message: ({ custom_type: type, content, display, images = [] }) => {
     const sent = type === DELIVERY_ENTRY ? deliveryOf(content) : undefined;
-    return entry(sent ? 'Message' : 'Injected', sent ? `from ${sent.from}` : type, {
+    const words = images.length === 0 ? type : `${type}, ${imagesText(images)}`;
+    return entry(sent ? 'Message' : 'Injected', sent ? `from ${sent.from}` : words, {
       readers: display ? MARKDOWN : DETAILS,
       parts: [{ name: 'Text', member: 'content', text: sent?.text ?? content }],
     });

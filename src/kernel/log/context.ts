@@ -2,6 +2,7 @@ import type { EventPayloads, LogEvent, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import {
   type AssistantMessage,
+  injectedMessage,
   type Message,
   type ToolCallBlock,
   type ToolResultMessage,
@@ -213,7 +214,7 @@ function standingAlone(message: Message): Message {
 
 function messageOf(entry: TreeEntry): Message | undefined {
   if (isKnown(entry, 'message')) return entry.payload.message;
-  if (isKnown(entry, 'custom_message')) return userText(entry.payload.content);
+  if (isKnown(entry, 'custom_message')) return injectedMessage(entry.payload);
   if (isKnown(entry, 'compaction')) {
     return userText(
       `What happened before this point was summarised:\n<summary>\n${entry.payload.summary}\n</summary>`,

@@ -101,12 +101,14 @@ function tailDraft(tree: SessionTree, message: Message, source: string | null): 
       ...(entry ? { id: entry.id } : {}),
     };
   }
+  const images = message.content.filter((block) => block.type === 'image');
   // the summary of earlier messages is a plain text now
   return {
     event_type: 'custom_message',
     payload: {
       custom_type: isKnown(entry, 'custom_message') ? entry.payload.custom_type : 'carried_summary',
       content: textOf(message.content),
+      ...(images.length === 0 ? {} : { images }),
       display: isKnown(entry, 'custom_message') ? entry.payload.display : true,
     },
     id: entry.id,

@@ -204,6 +204,9 @@ export function* searchedTexts(
       else if (block.type !== 'tool_call') yield block.text;
       else yield* stringsOf([block.name, block.malformed ?? block.input]);
     }
+  } else if (isKnown(entry, 'custom_message')) {
+    const { images: _images, ...payload } = entry.payload;
+    yield* stringsOf(payload);
   } else if (!isKnown(entry, 'system_prompt')) yield* stringsOf(entry.payload);
   else yield entry.payload.text;
 }

@@ -3,11 +3,11 @@ import type { JsonObject } from '../core/json.ts';
 import {
   type AssistantBlock,
   type AssistantMessage,
+  injectedMessage,
   isErrorOutcome,
   type Message,
   type ToolResultMessage,
   toolCallsOf,
-  userText,
 } from '../core/message.ts';
 import type { PlannedModel } from '../core/plan.ts';
 import { isCutAfter } from '../log/interruption.ts';
@@ -272,7 +272,7 @@ export class Conversation {
     const written = await this.#outbox.write(drafts);
     for (const draft of drafts) {
       if (draft.event_type === 'message') this.#append(draft.payload.message);
-      if (draft.event_type === 'custom_message') this.#append(userText(draft.payload.content));
+      if (draft.event_type === 'custom_message') this.#append(injectedMessage(draft.payload));
       this.#isCut = isCutAfter(draft, this.#isCut);
     }
     return written;

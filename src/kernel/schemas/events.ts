@@ -46,7 +46,19 @@ export const payloads = z.object({
   }),
   branch_summary: z.object({ from_id: text('from_id'), summary: text('summary') }),
   custom: z.object({ custom_type: text('custom_type') }),
-  custom_message: z.object({ custom_type: text('custom_type'), content: text('content') }),
+  custom_message: z.object({
+    custom_type: text('custom_type'),
+    content: text('content'),
+    images: z
+      .array(
+        z.union([
+          z.object({ type: z.literal('text'), text: z.string() }),
+          z.object({ type: z.literal('image'), data: z.string(), media_type: z.string() }),
+        ]),
+      )
+      .meta({ problem: "its payload's images are not a list of images" })
+      .optional(),
+  }),
   label: z.object({ target_id: text('target_id'), label: textOrNull('label') }),
   title: z.object({ title: text('title') }),
   rule_injection: z.object({

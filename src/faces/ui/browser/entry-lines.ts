@@ -248,7 +248,11 @@ class Pane {
       this.#text(text, markdownLines);
       this.lines.push(GAP);
     }
-    this.#members(payload);
+    if (entry.event_type === 'custom_message' && Array.isArray(payload['images'])) {
+      const { images, ...rest } = payload;
+      for (const block of images as readonly ContentBlock[]) this.#block(block);
+      this.#members(rest);
+    } else this.#members(payload);
   }
 
   #message(message: Message, call: ToolCallBlock | undefined): void {

@@ -1,7 +1,7 @@
 import type { ErrorInfo } from '../../core/errors.ts';
 import type { LogEvent } from '../../core/events.ts';
 import type { JsonObject, JsonValue } from '../../core/json.ts';
-import type { Message } from '../../core/message.ts';
+import type { ImageBlock, Message } from '../../core/message.ts';
 import type { ExportFormat, ThreadRecord } from '../../core/thread.ts';
 import type { LogProblem } from '../../log/codec.ts';
 import type { ContextSettings } from '../../log/context.ts';
@@ -54,6 +54,18 @@ export interface OpenedTree extends Omit<TreeView, 'rows'> {
   isSent(entry: string): boolean;
   /** The price and the time of an answer of the model, by its entry; undefined for other entries. */
   turnOf(entry: string): TurnFacts | undefined;
+}
+
+/** Text and images for the model that are not a person's message. */
+export interface CustomMessage {
+  readonly customType: string;
+  readonly content: string;
+  /** PNG, JPEG, GIF or WebP as base64; they follow the text. A model that takes no images is told their types. */
+  readonly images?: readonly ImageBlock[];
+  /** False hides it from people, never from the model. */
+  readonly display: boolean;
+  /** Never sent to the model. */
+  readonly details?: JsonObject;
 }
 
 export interface BranchOptions {
@@ -143,16 +155,8 @@ export interface SessionTreeEdits {
     customType: string,
     data: JsonObject,
   ): Promise<readonly LogEvent[]>;
-  /** Text for the model; `display: false` hides it from people, `details` are never sent. */
-  appendCustomMessage(
-    threadId: string,
-    message: {
-      readonly customType: string;
-      readonly content: string;
-      readonly display: boolean;
-      readonly details?: JsonObject;
-    },
-  ): Promise<readonly LogEvent[]>;
+  /** Errors: `invalid_input` for an image that is not base64 or of a type that no provider takes. */
+  appendCustomMessage(threadId: string, message: CustomMessage): Promise<readonly LogEvent[]>;
   /** Replaces what a message of the active branch gives to the context, or leaves it out where there is no content. */
   editContext(
     threadId: string,

@@ -1,5 +1,5 @@
 import type { EventDraft } from '../../core/events.ts';
-import { type Message, userText } from '../../core/message.ts';
+import { injectedMessage, type Message, userText } from '../../core/message.ts';
 import type { ContextBlock, ThreadPlan } from '../../core/plan.ts';
 import type { Cost } from '../../core/usage.ts';
 import { joinContents } from '../../hooks/dispatch.ts';
@@ -122,7 +122,7 @@ export function injectedDrafts(blocks: readonly ContextBlock[]): EventDraft[] {
 export function messagesOf(drafts: readonly EventDraft[]): readonly Message[] {
   return drafts.flatMap((draft): readonly Message[] => {
     if (draft.event_type === 'message') return [draft.payload.message];
-    return draft.event_type === 'custom_message' ? [userText(draft.payload.content)] : [];
+    return draft.event_type === 'custom_message' ? [injectedMessage(draft.payload)] : [];
   });
 }
 
