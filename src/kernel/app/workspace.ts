@@ -116,10 +116,7 @@ export class Workspace {
     this.verification = { spaces: this.spaces, keyring: this.keyring, manifest };
     this.weakestSandbox = weakestSandbox;
     this.fleet = fleet ?? (isShared ? configuredFleet(this) : undefined);
-    this.store =
-      typeof store === 'function'
-        ? store({ projectPath, env: options.env, clock: this.clock, ids: this.ids })
-        : store;
+    this.store = this.#opened(store);
   }
 
   /** Sends one line for people; repeated lines are dropped. */
@@ -231,6 +228,12 @@ export class Workspace {
     for (const end of this.#ends) end();
     this.#ends.clear();
     this.store.close(options);
+  }
+
+  #opened(store: Store | typeof openStore): Store {
+    if (typeof store !== 'function') return store;
+    const { projectPath, env } = this.options;
+    return store({ projectPath, env, clock: this.clock, ids: this.ids });
   }
 
   async #openConfig(): Promise<Config> {

@@ -131,7 +131,7 @@ export interface Rye {
   ): Promise<DefinedDirective<DirectiveInputs<D>, DirectiveOutputs<O>>>;
   /**
    * Adds handlers for the threads that this rye runs, also for those in progress: they are asked and told from the next
-   * question and event on, after those of the presets. Returns the function that removes them. Throws `hook_invalid`.
+   * question and event on, after the handlers of presets. Returns the function that removes them. Throws `hook_invalid`.
    */
   addHandlers(handlers: HandlerMap): () => void;
   init(options?: { force?: boolean }): Promise<InitOutcome>;
