@@ -88,6 +88,7 @@ export type {
   RunTraits,
   WaitedChild,
 } from './kernel/core/delivery.ts';
+export { type EditOutcome, parseEditOutcomes } from './kernel/core/edit-hunks.ts';
 export type { ErrorCode, ErrorInfo, ExitCode, SourceLocation } from './kernel/core/errors.ts';
 export { EXIT, exitCodeOf, RyeError } from './kernel/core/errors.ts';
 export type {

@@ -19,14 +19,16 @@ import type {
   RequestedApproval,
 } from '../../kernel/core/approval.ts';
 import { messageOf, systemCodeOf } from '../../kernel/core/errors.ts';
-import { isRecord, type JsonObject } from '../../kernel/core/json.ts';
+import { compact, isRecord, type JsonObject } from '../../kernel/core/json.ts';
 import { diffOf } from '../../kernel/core/line-diff.ts';
+import { planText, readPlan } from '../../kernel/core/presented-plan.ts';
 import { headChars } from '../../kernel/core/text.ts';
 import { realPlace } from '../../kernel/disk/inside.ts';
 import type { ReviewedCall } from '../../kernel/loop/ports.ts';
 import type { Notification } from '../../kernel/policy/approvals.ts';
 import { webFetch } from '../../kernel/startup/web-fetch.ts';
 import type { ApprovalEnv } from '../../kernel/threads/approval-port.ts';
+import { planProblem } from '../../kernel/threads/run/plan-cover.ts';
 import { applyEdit } from '../../kernel/tools/builtin/edit.ts';
 import { needOfCall } from '../../kernel/tools/call-need.ts';
 import { judgedInput } from '../../kernel/tools/judged-input.ts';
@@ -62,6 +64,11 @@ function describeCall(projectPath: string, call: ReviewedCall): Described {
 }
 
 function describe(projectPath: string, { tool, input, need }: ReviewedCall): Described {
+  if (tool.presentsPlan) {
+    const plan = readPlan(input);
+    const preview = { title: 'Plan', format: 'plan' as const, text: planText(plan) };
+    return { preview, files: [], ...compact({ problem: planProblem(plan) }) };
+  }
   const question = tool.question?.(input);
   if (question) {
     const { text, schema } = question;

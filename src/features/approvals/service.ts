@@ -21,8 +21,9 @@ import type {
 } from '../../kernel/core/approval.ts';
 import { capabilityOf } from '../../kernel/core/capability.ts';
 import { isoTime } from '../../kernel/core/clock.ts';
+import { keptHunks } from '../../kernel/core/edit-hunks.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
-import { compact, type JsonObject } from '../../kernel/core/json.ts';
+import { compact, type JsonObject, jsonEquals } from '../../kernel/core/json.ts';
 import {
   ableKeys,
   decisionProblem,
@@ -88,7 +89,7 @@ export class ApprovalRequests implements ApprovalsService {
     assertGenuine(found);
     const key = keyring.signer();
     const now = clock.now();
-    const decision = decisionOf(found, request, now);
+    const decision = decisionOf(found, withHunks(found, request), now);
     const isOver = found.state !== 'pending' || isoTime(now) >= found.request.expires_at;
     if (!isOver) await this.#assertFits(found, { ...decision, key_id: key.keyId });
     const signed = signDecision(decision, key);
@@ -241,6 +242,16 @@ async function runNow(env: ThreadEnv, threadId: string): Promise<string> {
   if (!last) return '';
   const { runs } = await env.files.readDocument(last.thread_id);
   return `${last.thread_id}#${runs?.length ?? 1}`;
+}
+
+/** Returns a decision about single edits as one that gives the input: a decision about all of them leaves it as it is. */
+function withHunks(
+  { request: { tool }, input }: StoredApproval,
+  { hunks, ...given }: DecideRequest,
+): DecideRequest {
+  if (hunks === undefined) return given;
+  const kept = keptHunks({ tool, input }, hunks);
+  return jsonEquals(kept, input) ? given : { ...given, input: kept };
 }
 
 /** Returns a decision without its key. */

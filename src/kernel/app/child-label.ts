@@ -12,6 +12,8 @@ type Labeled = Pick<ThreadRecord, 'directive' | 'parent_id' | 'thread_id'>;
 const QUESTIONS: Readonly<Record<string, string>> = {
   'rye/core/ask': 'question',
   'rye/core/chat': 'message',
+  'rye/core/plan': 'task',
+  'rye/core/build': 'task',
 };
 
 /**

@@ -18,6 +18,7 @@ import type {
   ToolSource,
 } from '../threads/ports.ts';
 import { createAskTool } from '../tools/ask/ask-tool.ts';
+import { createPresentPlanTool } from '../tools/ask/present-plan.ts';
 import { createBuiltinTools } from '../tools/builtin/builtin-tools.ts';
 import { FileMemory } from '../tools/builtin/options.ts';
 import { checkOutputs } from '../tools/directive-return.ts';
@@ -286,6 +287,7 @@ export class ToolCatalog implements ToolSource {
         ...scope?.builtin,
       }),
       createAskTool(),
+      createPresentPlanTool(),
       ...(this.#parts.tools?.(this.#workspace, readerOf(this.#workspace, scope)) ?? []),
       createOrchestratorTool(() => this.#orchestrator(scope)),
       createSendMessageTool(async (call, context) => await this.#sender(scope)(call, context)),

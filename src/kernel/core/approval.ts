@@ -1,7 +1,10 @@
 import type { JsonObject, JsonValue } from './json.ts';
 
-/** `call`: may this call run; `question`: what is the answer; `limit`: may this limit be raised. */
-export type ApprovalKind = 'call' | 'question' | 'limit';
+/**
+ * `call`: may this call run; `question`: what is the answer; `limit`: may this limit be raised; `plan`: may all of this plan be
+ * carried out.
+ */
+export type ApprovalKind = 'call' | 'question' | 'limit' | 'plan';
 
 /** Reach of an approval within its thread: this call, the same input, or the same tool and item. */
 export const APPROVAL_SCOPES = ['once', 'arguments', 'tool'] as const;
@@ -104,8 +107,8 @@ export interface ApprovalRequest extends ApprovalSubject {
 /** The presentation of a request for people. */
 export interface ApprovalPreview {
   readonly title: string;
-  /** `diff`: a unified diff; `command`: a command line; `url`; `question`; `input`: the input as JSON. */
-  readonly format: 'diff' | 'command' | 'url' | 'question' | 'input';
+  /** `diff`: a unified diff; `command`: a command line; `url`; `question`; `plan`; `input`: the input as JSON. */
+  readonly format: 'diff' | 'command' | 'url' | 'question' | 'plan' | 'input';
   readonly text: string;
   /** JSON Schema of the answer to a question. */
   readonly schema?: JsonObject;
@@ -175,6 +178,8 @@ export interface ApprovalUse {
   readonly request_sha256: string;
   /** The most that this call may cost, which counts against the money of the decision; absent: it has no price. */
   readonly worst_case_usd?: number;
+  /** USD that the thread had spent when the call started. Present for a plan, and for each call inside of it. */
+  readonly spent_usd?: number;
   /** Present if the call ran with another input than the requested one. */
   readonly edited?: EditedCall;
 }

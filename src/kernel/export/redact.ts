@@ -462,6 +462,8 @@ function isCount(name: string, value: unknown): boolean {
 /** Inputs that are what a person wrote to the model, by directive: a message, which stays. */
 const SPOKEN: Readonly<Record<string, string>> = {
   'rye/core/chat': 'message',
+  'rye/core/plan': 'task',
+  'rye/core/build': 'task',
   'rye/core/ask': 'question',
 };
 

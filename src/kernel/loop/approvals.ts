@@ -55,7 +55,7 @@ async function review(run: Run, calls: readonly Validated[]): Promise<readonly R
 /** Returns the members of a request for hooks. */
 function aboutRequest(approvalId: string, { requested, tool, input }: Validated) {
   const { call_id, name } = requested.call;
-  const kind = tool.question ? 'question' : 'call';
+  const kind = tool.presentsPlan ? 'plan' : tool.question ? 'question' : 'call';
   return { approval_id: approvalId, kind, call_id, tool: tool.id, name, input };
 }
 
@@ -140,8 +140,10 @@ async function decided(
   await run.hooks.observe('approval_decided', outcome);
   if (verdict.kind === 'approved') {
     if (!verdict.input) return call;
-    const changed = await readmit(run, call, verdict.input);
-    return changed.stage === 'settled' ? changed : { ...changed, isChanged: true };
+    const admitted = await readmit(run, call, verdict.input);
+    if (admitted.stage === 'settled') return admitted;
+    const { comment = '' } = verdict;
+    return { ...admitted, changed: { requested: call.input, comment } };
   }
   await run.conversation.write(...verdict.drafts);
   return verdict.kind === 'answered'

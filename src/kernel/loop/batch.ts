@@ -1,7 +1,8 @@
+import { editOutcomes, outcomesText } from '../core/edit-hunks.ts';
 import { messageOf } from '../core/errors.ts';
 import type { EventDraft } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
-import { compact } from '../core/json.ts';
+import { compact, toText } from '../core/json.ts';
 import {
   type AssistantMessage,
   type CallBatch,
@@ -298,11 +299,23 @@ async function ended(run: Run, validated: Validated, started: Started): Promise<
   return changedNote(validated, await shaped(run, await answered(run, settled)));
 }
 
-/** Tells the model that a person has changed what it asked for. */
-function changedNote({ isChanged, input }: Validated, settled: Settled): Settled {
-  if (isChanged !== true) return settled;
-  const text = `A person approved this call with another input, which ran instead: ${JSON.stringify(input)}`;
-  return { ...settled, content: [{ type: 'text', text }, ...settled.content] };
+/** Tells the model that a person has changed what it asked for, or which of its edits they omitted. */
+function changedNote({ changed, input, tool }: Validated, settled: Settled): Settled {
+  if (!changed) return settled;
+  const { requested, comment } = changed;
+  const outcomes = editOutcomes(tool.id, {
+    requested,
+    ran: input,
+    isDone: settled.outcome === 'ok',
+  });
+  const why = comment === '' ? '' : `\nTheir comment: ${comment}`;
+  const text = outcomes
+    ? outcomesText(toText(input['path'] ?? ''), outcomes, comment)
+    : `A person approved this call with another input, which ran instead: ${JSON.stringify(input)}${why}`;
+  const content = [{ type: 'text' as const, text }, ...settled.content];
+  if (!outcomes) return { ...settled, content };
+  const data = { ...settled.data, outcomes: outcomes.map((one) => ({ ...one })) };
+  return { ...settled, content, data };
 }
 
 /** Replaces the result of a failed call if a handler answers for it. */

@@ -197,7 +197,7 @@ export type Review =
 /** The outcome of a request. The drafts record it; `waiting`: no person decided while the run could wait. */
 export type ApprovalVerdict =
   | { readonly kind: 'waiting' }
-  | { readonly kind: 'approved'; readonly input?: JsonObject }
+  | { readonly kind: 'approved'; readonly input?: JsonObject; readonly comment?: string }
   | {
       readonly kind: 'answered';
       readonly answer: JsonValue;

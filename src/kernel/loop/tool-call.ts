@@ -45,8 +45,8 @@ export interface Validated {
   readonly need: CapabilityNeed;
   /** Demands of hooks and handlers for a person's decision. */
   readonly asks: readonly Ask[];
-  /** A person gave the input. */
-  readonly isChanged?: true;
+  /** Present if a person gave the input: the input that was requested, and their comment. */
+  readonly changed?: { readonly requested: JsonObject; readonly comment: string };
   /** The decision that lets it run; absent: nothing asks. */
   readonly approved?: ApprovedCall;
   /** An earlier run started the call, which waited for these threads. */

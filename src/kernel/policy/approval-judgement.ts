@@ -139,6 +139,14 @@ function missingKeys(
   return Math.max(...missing, requirements.length === 0 ? 1 : 0);
 }
 
+/** True if these keys are enough for every requirement of a request. */
+export function isAgreedBy(
+  request: Pick<ApprovalRequest, 'requirements' | 'worker_key_id'>,
+  keys: readonly string[],
+): boolean {
+  return missingKeys(request, request.requirements, keys) === 0;
+}
+
 /** Why no decisions could ever approve or answer a request, with the next step; undefined if some can. */
 export function unreachableReason({
   requirements,

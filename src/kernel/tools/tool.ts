@@ -112,6 +112,8 @@ export interface Tool {
   ranSha256?(input: JsonObject): string | undefined;
   /** The question that a call puts to a person, whose answer is its result; absent for tools that run themselves. */
   question?(input: JsonObject): Question;
+  /** True if the input is a plan, which a person always decides about. */
+  readonly presentsPlan?: true;
   /** Paths that the call writes, relative to the project; parallel calls that share one run one by one. */
   writes?(input: JsonObject): readonly string[];
   execute(input: JsonObject, context: CallContext): Promise<ToolOutput>;

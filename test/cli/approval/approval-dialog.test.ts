@@ -420,3 +420,52 @@ it('a short call shows every argument, and the head and the tail of a long one',
   expect(screen()).toMatch(/note: "begin x+ …\d+ more… x+ end"/);
   expect(screen()).toContain('timeout_seconds: 7');
 });
+
+const EDITS: ListedApproval = {
+  ...REQUEST,
+  tool: 'rye/file-system/multi_edit',
+  input: {
+    path: 'a.ts',
+    edits: [
+      { old_string: 'one', new_string: 'eins' },
+      { old_string: 'two', new_string: 'zwei' },
+      { old_string: 'three', new_string: 'drei' },
+    ],
+  },
+  preview: { title: 'Change a.ts', format: 'diff', text: '-one\n+eins' },
+};
+
+it.each<readonly [string, readonly string[], object]>([
+  ['n omits the chosen edit', ['h', 'down', 'n', 'enter'], { decision: 'approve', hunks: [1, 3] }],
+  [
+    'space changes it back',
+    ['h', 'n', 'up', 'space', 'enter'],
+    { decision: 'approve', hunks: [1, 2, 3] },
+  ],
+  [
+    'without any edit it is a denial',
+    ['h', 'n', 'n', 'n', 'enter', 'n', 'o', 'enter'],
+    { decision: 'deny', comment: 'no' },
+  ],
+  ['escape goes back to the keys', ['h', 'n', 'escape', 'y'], { decision: 'approve' }],
+])('several edits are chosen one by one: %s', async (_, keys, decision) => {
+  expect(await decisionsOf(keys, EDITS)).toEqual([decision]);
+});
+
+it('shows the chosen edit as a diff, with a mark for each', async () => {
+  const { add, type, screen } = openDialog();
+  await add(EDITS);
+  expect(screen()).toContain('h choose edits');
+  await type('h', 'n');
+  expect(screen()).toMatch(
+    /✗ edit 1 of 3\n▸ ✓ edit 2 of 3\n {4}-two\n {4}\+zwei\n {2}✓ edit 3 of 3/,
+  );
+});
+
+it('a single edit, or another tool, offers no choice of edits', async () => {
+  const { add, type, screen, decisions } = openDialog();
+  await add();
+  await type('h');
+  expect(screen()).not.toContain('choose edits');
+  expect(decisions).toEqual([]);
+});

@@ -3,6 +3,7 @@ import type {
   DecideRequest,
   ListedApproval,
 } from '../../../kernel/app/api/approvals.ts';
+import { hunksOf } from '../../../kernel/core/edit-hunks.ts';
 import { messageOf } from '../../../kernel/core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../../kernel/core/events.ts';
 import { isJsonObject, parseJson, toText } from '../../../kernel/core/json.ts';
@@ -50,7 +51,8 @@ export interface DialogOptions {
 const HELP = [
   'y  approve this call once           t  approve such calls for the rest of this thread',
   'n  deny; the model reads the text   e  change the input, then approve',
-  'd  read the whole request           Ctrl-C  leave it pending: the thread is suspended',
+  'h  choose among several edits       d  read the whole request',
+  'Ctrl-C  leave it pending: the thread is suspended',
 ];
 
 export function createApprovalDialog(options: DialogOptions): ApprovalDialog {
@@ -196,6 +198,9 @@ class Dialog {
       case 'form':
         this.#fill(first, mode.form, key);
         break;
+      case 'hunks':
+        this.#chooseHunks(first, mode, key);
+        break;
       case 'busy':
         break;
     }
@@ -205,15 +210,47 @@ class Dialog {
     const { kind, scopes } = first.approval;
     const widest = scopes.at(-1) ?? 'once';
     this.#problem = '';
-    if ((name === 'y' || name === 't') && this.#isUnread(first)) {
+    if (['y', 't', 'h'].includes(name) && this.#isUnread(first)) {
       this.#problem = 'Not all of it is shown as it is. Press d, read it, then decide.';
     } else if (name === 'y') void this.#decide(first, { decision: 'approve' });
     else if (name === 't' && widest !== 'once') {
       void this.#decide(first, { decision: 'approve', scope: widest });
     } else if (name === 'n') this.#mode = { kind: 'reason', editor: openEditor([]) };
-    else if (name === 'e' && kind === 'call') this.#edit(first);
+    else if (name === 'e' && (kind === 'call' || kind === 'plan')) this.#edit(first);
+    else if (name === 'h' && hunksOf(first.approval.tool, first.approval.input).length > 0)
+      this.#openHunks(first);
     else if (name === 'd') this.#read(first);
     else if (text === '?') this.#options.view.print(HELP.map(this.#options.colors.dim));
+  }
+
+  #openHunks({ approval }: Open): void {
+    const kept = hunksOf(approval.tool, approval.input).map(() => true);
+    this.#mode = { kind: 'hunks', at: 0, kept };
+  }
+
+  /** Keeps or omits the chosen edit, and approves those that are kept. */
+  #chooseHunks(first: Open, mode: Extract<Mode, { kind: 'hunks' }>, { name }: Key): void {
+    const { at, kept } = mode;
+    const last = kept.length - 1;
+    const put = (isKept: boolean): Mode => ({
+      kind: 'hunks',
+      at: Math.min(last, at + 1),
+      kept: kept.with(at, isKept),
+    });
+    this.#problem = '';
+    if (name === 'escape' || name === 'q') this.#mode = KEYS_MODE;
+    else if (name === 'down' || name === 'j') this.#mode = { ...mode, at: Math.min(last, at + 1) };
+    else if (name === 'up' || name === 'k') this.#mode = { ...mode, at: Math.max(0, at - 1) };
+    else if (name === 'y') this.#mode = put(true);
+    else if (name === 'n') this.#mode = put(false);
+    else if (name === 'space') this.#mode = { ...mode, kept: kept.with(at, kept[at] !== true) };
+    else if (name === 'enter') this.#decideHunks(first, kept);
+  }
+
+  #decideHunks(first: Open, kept: readonly boolean[]): void {
+    const hunks = kept.flatMap((isKept, at) => (isKept ? [at + 1] : []));
+    if (hunks.length === 0) this.#mode = { kind: 'reason', editor: openEditor([]) };
+    else void this.#decide(first, { decision: 'approve', hunks });
   }
 
   #isUnread({ approval, isRead = false }: Open): boolean {
@@ -366,11 +403,15 @@ function commandFor({ kind, id }: ListedApproval): string {
   return kind === 'question' ? `rye answer ${id} JSON` : `rye approve ${id}`;
 }
 
-function decidedWords(state: string, { decision, scope, input, comment = '' }: Decision): string {
+function decidedWords(
+  state: string,
+  { decision, scope, input, hunks, comment = '' }: Decision,
+): string {
   if (decision === 'deny') return comment === '' ? 'denied' : `denied (${comment})`;
   if (decision === 'answer') return 'answered';
   const words = state === 'pending' ? 'recorded' : 'approved';
   if (input !== undefined) return `${words} with another input`;
+  if (hunks !== undefined) return `${words} edits ${hunks.join(', ')}`;
   return scope === undefined ? `${words} once` : `${words} for this thread`;
 }
 

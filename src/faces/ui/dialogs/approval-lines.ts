@@ -1,5 +1,5 @@
 import type { ListedApproval } from '../../../kernel/app/api/approvals.ts';
-import type { JsonValue } from '../../../kernel/core/json.ts';
+import { isJsonObject, type JsonValue, toText } from '../../../kernel/core/json.ts';
 import { count } from '../../cli/output.ts';
 import { type Colors, displayWidth, type Paint, squeeze, wrapText } from '../terminal-text.ts';
 import {
@@ -105,6 +105,20 @@ export function previewLines(
   );
 }
 
+/** Returns one edit of several as a diff, wrapped. */
+export function hunkLines(hunk: JsonValue, { columns, colors }: RequestStyle): readonly Shown[] {
+  const { old_string: old, new_string: now } = isJsonObject(hunk) ? hunk : {};
+  const lines = [
+    ...judgedLines(toText(old ?? '')).map((line) => shown`-${line}`),
+    ...judgedLines(toText(now ?? '')).map((line) => shown`+${line}`),
+  ];
+  return lines.flatMap((line) =>
+    wrapText(line, columns - 6).map(
+      (part) => shown`    ${diffPaint(line, colors)(paintDrawn(part, colors.red))}`,
+    ),
+  );
+}
+
 function diffPaint(line: string, { green, red, dim }: Colors): Paint {
   if (line.startsWith('+')) return green;
   return line.startsWith('-') ? red : dim;
@@ -138,6 +152,7 @@ const PREVIEWED: Readonly<Partial<Record<ListedApproval['preview']['format'], re
   {
     command: ['command'],
     diff: ['path', 'content', 'edits', 'old_string', 'new_string'],
+    plan: ['title', 'steps', 'files', 'commands', 'tools', 'directives', 'cost_usd'],
   };
 
 /** The tool whose command line represents the call. */
@@ -146,7 +161,7 @@ const SHELL = 'rye/bash';
 /** Returns the arguments of a call that its preview does not show, each on one line. */
 export function inputLines({ input, preview, kind, tool }: ListedApproval): readonly Shown[] {
   if (kind === 'question' || preview.format === 'input') return [];
-  const isShort = preview.format === 'diff' || tool === SHELL;
+  const isShort = preview.format === 'diff' || preview.format === 'plan' || tool === SHELL;
   const previewed = isShort ? (PREVIEWED[preview.format] ?? []) : [];
   return Object.entries(input)
     .filter(([name]) => !previewed.includes(name))
@@ -157,7 +172,10 @@ export function inputLines({ input, preview, kind, tool }: ListedApproval): read
 export function wholeCall(approval: ListedApproval): Shown {
   const odd = oddCount(approval);
   const mark = odd === 0 ? '' : shown`(${count(odd, 'character')} not shown as they are) `;
-  const first = shown`${mark}${oneLine(approval.preview.text)}`;
+  const { title, format, text } = approval.preview;
+  // a diff does not name its file
+  const about = format === 'diff' ? shown`${oneLine(title)}: ` : '';
+  const first = shown`${mark}${about}${oneLine(text)}`;
   return joined([first, ...inputLines(approval)], ' · ');
 }
 

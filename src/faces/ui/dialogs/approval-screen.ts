@@ -1,9 +1,11 @@
 import type { ListedApproval } from '../../../kernel/app/api/approvals.ts';
+import { hunksOf } from '../../../kernel/core/edit-hunks.ts';
 import { type DrawnField, drawField } from '../chat/input-field.ts';
 import type { Sink } from '../io.ts';
 import { type Colors, displayWidth, wrapText } from '../terminal-text.ts';
 import { oneLine } from '../visible.ts';
 import {
+  hunkLines,
   inputLines,
   oddCount,
   packed,
@@ -45,6 +47,7 @@ export function drawRequest(shown: Shown, mode: Mode, style: Style): Screen {
   const { colors, sink } = style;
   const { columns, rows } = sink;
   if (mode.kind === 'pages') return drawPage(shown, mode.top, style);
+  if (mode.kind === 'hunks') return drawHunks(shown, mode, style);
   const head = [...headLines(shown, style), ...bodyLines(shown.approval, style)];
   const problem = shown.problem === '' ? [] : wrapText(shown.problem, columns - 3);
   const above = [...head, ...problem.map((line) => colors.red(`  ${line}`))];
@@ -134,7 +137,8 @@ function keyLines(approval: ListedApproval, { sink, colors }: Style): readonly s
     'y once',
     ...widerKey(approval),
     'n deny',
-    ...(approval.kind === 'call' ? ['e edit'] : []),
+    ...(approval.kind === 'call' || approval.kind === 'plan' ? ['e edit'] : []),
+    ...(hunksOf(approval.tool, approval.input).length > 0 ? ['h choose edits'] : []),
     'd details',
     '? help',
     LEAVE,
@@ -146,6 +150,33 @@ function widerKey({ scopes }: ListedApproval): readonly string[] {
   const widest = scopes.at(-1);
   if (widest === 'tool') return ['t this thread'];
   return widest === 'arguments' ? ['t same input in this thread'] : [];
+}
+
+/** Draws the edits of a call with a mark each, and the chosen one as a diff. */
+function drawHunks(
+  shown: Shown,
+  { at, kept }: Extract<Mode, { kind: 'hunks' }>,
+  { colors, sink }: Style,
+): Screen {
+  const { approval, problem } = shown;
+  const style = { columns: sink.columns, colors };
+  const hunks = hunksOf(approval.tool, approval.input).map((hunk) => hunkLines(hunk, style));
+  const room = Math.max(MIN_PREVIEW, sink.rows - hunks.length - 7);
+  const lines = hunks.flatMap((diff, place) => {
+    const mark = kept[place] === true ? colors.green('✓') : colors.red('✗');
+    const title = `${place === at ? colors.bold('▸') : ' '} ${mark} edit ${place + 1} of ${hunks.length}`;
+    return place === at ? [title, ...headAndTail(diff, room, colors)] : [title];
+  });
+  const keys = packed(
+    ['y keep', 'n omit', '↑↓ move', 'Enter approve the kept ones', 'Esc back', LEAVE],
+    sink.columns - 1,
+  );
+  const above = ['', colors.bold(oneLine(approval.preview.title))];
+  const red =
+    problem === ''
+      ? []
+      : wrapText(problem, sink.columns - 3).map((line) => colors.red(`  ${line}`));
+  return { lines: [...above, ...lines, ...red, ...keys.map(colors.dim)] };
 }
 
 /** Rows of a page: the screen without the status line and the keys. */

@@ -53,6 +53,7 @@ export const approve = defineCommand({
       'once (default), or this thread with the same arguments or the same tool',
     ),
     input: text('JSON', 'Run it with this input instead; the model is told'),
+    hunks: text('N,…', 'Run only these edits of a multi_edit; the model is told which were denied'),
     until: text('TIME', 'With a wider scope: until a time, such as 2h or 2026-12-24T18:00:00Z'),
     uses: integer('N', 'With a wider scope: for at most N calls'),
     spend: number('USD', 'With a wider scope: while its calls cost at most this'),
@@ -62,19 +63,26 @@ export const approve = defineCommand({
   examples: [
     'rye approve apr-3f2a',
     'rye approve apr-3f2a --scope tool --until 2h --uses 5',
+    'rye approve apr-3f2a --hunks 1,3',
     'rye approve apr-3f2a --input \'{"command": "git push --dry-run"}\'',
   ],
   run: async (call) => {
     const { options, args, io } = call;
     const { scope, uses, spend: spendUsd, comment } = options;
     const input = options.input === undefined ? undefined : readObject(options.input);
+    const hunks = options.hunks?.split(',').map((number) => Number(number.trim() || Number.NaN));
+    if (input && hunks) {
+      throw new RyeError('usage', '--hunks and --input cannot be combined', {
+        hint: 'Use --hunks to leave edits out, or --input to change them.',
+      });
+    }
     if ((scope ?? 'once') === 'once' && (uses ?? 1) > 1) {
       throw new RyeError('usage', '--uses needs a scope that covers several calls', {
         hint: 'Add --scope arguments or --scope tool.',
       });
     }
     const forMs = options.until === undefined ? undefined : readUntil(options.until, io.now());
-    const decision = compact({ scope, input, uses, spendUsd, comment, forMs });
+    const decision = compact({ scope, input, hunks, uses, spendUsd, comment, forMs });
     const ids = args.ids.length > 0 ? args.ids : [await pickedRequest(call, 'Approve')];
     return await decideAll(call, ids, {
       ...decision,

@@ -51,6 +51,8 @@ export interface DecideRequest {
   readonly scope?: ApprovalScope;
   /** The input that runs instead of the requested one. */
   readonly input?: JsonObject;
+  /** Numbers, from 1, of the edits of a `multi_edit` that run; the others are denied. Not with `input`. */
+  readonly hunks?: readonly number[];
   readonly answer?: JsonValue;
   readonly comment?: string;
   /** Milliseconds from now for which a wider approval holds. */

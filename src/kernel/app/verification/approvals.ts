@@ -3,10 +3,12 @@ import { capabilityOf } from '../../core/capability.ts';
 import type { EventPayloads, LogEvent, UnknownEvent } from '../../core/events.ts';
 import type { JsonObject } from '../../core/json.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
+import { readPlan } from '../../core/presented-plan.ts';
 import { isKnown } from '../../log/tree.ts';
 import { exhaustion, type Judgement, judgeDecisions } from '../../policy/approval-judgement.ts';
 import { permissionAsks } from '../../policy/approvals.ts';
 import { isAgreed, isWide } from '../../threads/run/approval-cover.ts';
+import { plainPath, scopeInPlan } from '../../threads/run/plan-cover.ts';
 import { needOfCall } from '../../tools/call-need.ts';
 import { TOOL_SEARCH_ID } from '../../tools/disclosure.ts';
 import {
@@ -21,6 +23,14 @@ const NOT_JUDGED = 'the rules were not asked about the input that a person gave'
 
 type Start = EventPayloads['tool_call_start'];
 type Approved = Extract<Judgement, { state: 'approved' }>;
+
+interface Decided {
+  readonly decided: ApprovalDecided;
+  uses: number;
+  spend: number;
+  /** USD that the thread had spent when an approved plan was started. */
+  spent?: number;
+}
 
 const BEGINNINGS = ['thread_finished', 'thread_continued', 'run_started', 'turn_started'] as const;
 const BEGINS_OWN: ReadonlySet<string> = new Set(BEGINNINGS);
@@ -80,7 +90,7 @@ class ApprovalAudit {
   readonly #keys: Pick<KeyLookup, 'find'>;
   readonly #requests = new Map<string, RequestedApproval>();
   readonly #asked = new Set<string>();
-  readonly #decided = new Map<string, { decided: ApprovalDecided; uses: number; spend: number }>();
+  readonly #decided = new Map<string, Decided>();
 
   constructor(
     threadId: string,
@@ -154,6 +164,11 @@ class ApprovalAudit {
     const used = { uses: state.uses, spendUsd: state.spend };
     state.uses += 1;
     state.spend += worstCaseUsd ?? 0;
+    if (request.kind === 'plan') {
+      state.spent ??= approval.spent_usd ?? 0;
+      if (request.call_id !== callId)
+        return planProblem(judgement, requested, { start, before: state.spent });
+    }
     if (request.tool !== tool) return 'its decision names another tool';
     return (
       exhaustion(judgement, used, { now: time, worstCaseUsd }) ??
@@ -211,6 +226,23 @@ const FAULTS: Readonly<Record<DecisionFault, string>> = {
   wrong_purpose: 'the key KEY may not approve',
   out_of_scope: 'the key KEY may not approve this tool or directive',
 };
+
+/** Returns why a plan that people approved does not cover a call that used it. */
+function planProblem(
+  { input: given }: Approved,
+  { input: asked }: RequestedApproval,
+  { start, before }: { readonly start: Start; readonly before: number },
+): string | undefined {
+  const { tool, input, approval } = start;
+  const plan = readPlan(given ?? asked);
+  const path = input['path'];
+  const files = typeof path === 'string' ? [plainPath(path)] : [];
+  const need = needOfCall(tool, input);
+  if (scopeInPlan(plan, { tool, input, need, files }) === undefined)
+    return 'it is outside of its plan';
+  const spent = (approval?.spent_usd ?? before) - before + (approval?.worst_case_usd ?? 0);
+  return spent > plan.costUsd ? 'the money of its plan was used up' : undefined;
+}
 
 function scopeProblem(
   judgement: Approved,

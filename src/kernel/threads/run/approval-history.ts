@@ -15,6 +15,8 @@ export interface KnownApproval {
   /** Calls that have used the decision. */
   readonly usedBy: Set<string>;
   spendUsd: number;
+  /** USD that the thread had spent when the call of the request started: the baseline of a plan. */
+  spentUsd?: number;
 }
 
 /** The requests of one thread. The log is the only record of decisions and of their use. */
@@ -59,11 +61,15 @@ export class ApprovalHistory {
     if (known) known.decided ??= decided;
   }
 
-  use({ approval_id: id, worst_case_usd: usd }: ApprovalUse, callId: string): void {
+  use(
+    { approval_id: id, worst_case_usd: usd, spent_usd: spent }: ApprovalUse,
+    callId: string,
+  ): void {
     const known = this.#known.get(id);
     if (!known || known.usedBy.has(callId)) return;
     known.usedBy.add(callId);
     known.spendUsd += usd ?? known.requested.request.worst_case_usd ?? 0;
+    if (spent !== undefined) known.spentUsd ??= spent;
   }
 }
 

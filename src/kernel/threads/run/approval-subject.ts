@@ -33,7 +33,7 @@ export type SubjectEnv = Pick<Stored, 'store'> &
   ApprovalEnv;
 
 /** The id under which the raise of a limit is asked about. */
-const LIMIT_TOOL = 'rye/agent/limit';
+export const LIMIT_ID = 'rye/agent/limit';
 
 /** A call that asks: what would run, who decides, and what they are shown. */
 export interface Asked {
@@ -96,11 +96,11 @@ export class ApprovalSubjects {
     const subject: ApprovalSubject = {
       ...(await this.#placeOf(call)),
       ...deciders(demand),
-      kind: question ? 'question' : tool.id === LIMIT_TOOL ? 'limit' : 'call',
+      kind: kindOf(call),
       capability: capabilityOf(call.need),
       files: plan.fleet ? files.map(withoutFolder) : files,
       worst_case_usd: this.worstCaseOf(call),
-      scopes: question ? ['once'] : demand.scopes,
+      scopes: question || tool.presentsPlan ? ['once'] : demand.scopes,
       worker_key_id: this.#ownerKeyId,
       ...(question ? { schema_sha256: canonicalSha256(question.schema) } : {}),
     };
@@ -190,7 +190,8 @@ export function judgeIn(
 
 /** A call as the rules see it. Without money, it is judged as if nothing was spent. */
 interface JudgedCall extends Pick<ReviewedCall, 'input' | 'need' | 'asks'> {
-  readonly tool: Pick<Tool, 'id' | 'question'> & Partial<Pick<Tool, 'traits' | 'inputSchema'>>;
+  readonly tool: Pick<Tool, 'id' | 'question' | 'presentsPlan'> &
+    Partial<Pick<Tool, 'traits' | 'inputSchema'>>;
   readonly money?: ReviewedCall['money'];
 }
 
@@ -209,6 +210,7 @@ export async function demandOf(
     ...(isAsked ? [{ source: `risk ${risk}`, reason: `it is ${risk}` }] : []),
     ...call.asks,
     ...(question ? [{ source: question.source ?? 'model', reason: '' }] : []),
+    ...(tool.presentsPlan ? [{ source: 'model', reason: '' }] : []),
   ];
   if (policies.length === 0 && asks.length === 0) return undefined;
   const money = await call.money?.();
@@ -255,6 +257,12 @@ function decidersOf(requirements: readonly ApprovalRequirement[]): JsonValue {
     approvers: approvers.map((one) => ({ ...one })),
     quorum,
   }));
+}
+
+function kindOf({ tool, input }: ReviewedCall): ApprovalSubject['kind'] {
+  if (tool.presentsPlan) return 'plan';
+  if (tool.question?.(input)) return 'question';
+  return tool.id === LIMIT_ID ? 'limit' : 'call';
 }
 
 /** The names of a tool's parameters; undefined if it takes others too. */

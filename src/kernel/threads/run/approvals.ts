@@ -33,6 +33,7 @@ import { canonicalSha256, decisionFault, requestSha256 } from '../../trust/appro
 import { isAgreed, isCovered, isWide, withInput } from './approval-cover.ts';
 import { ApprovalHistory, type KnownApproval, plainDecisions } from './approval-history.ts';
 import { ApprovalSubjects, type Asked, type SubjectEnv } from './approval-subject.ts';
+import { isBounded, isInPlan, OUTSIDE_PLAN, type StartedPlan } from './plan-cover.ts';
 import type { StartedThread } from './start.ts';
 
 /** Time between two looks at the store while a process waits for a decision. */
@@ -85,7 +86,7 @@ export class ApprovalDesk implements ApprovalPort {
   async review(calls: readonly ReviewedCall[]): Promise<readonly Review[]> {
     const policies = await this.#env.approvals.policies();
     const reviews: Review[] = [];
-    for (const call of calls) reviews.push(await this.#reviewOne(policies, call));
+    for (const call of calls) reviews.push(await this.#reviewOne(policies, this.#bounded(call)));
     return reviews;
   }
 
@@ -107,8 +108,9 @@ export class ApprovalDesk implements ApprovalPort {
     return Math.max(0, ...policies.map(({ waitInlineMs = 0 }) => waitInlineMs));
   }
 
-  async wait(id: string, call: ReviewedCall, signal: AbortSignal): Promise<ApprovalVerdict> {
+  async wait(id: string, given: ReviewedCall, signal: AbortSignal): Promise<ApprovalVerdict> {
     const { clock } = this.#env;
+    const call = this.#bounded(given);
     const waitMs = await this.#inlineMs();
     const { attention } = this.#options;
     const start = clock.monotonic();
@@ -126,7 +128,8 @@ export class ApprovalDesk implements ApprovalPort {
     }
   }
 
-  async confirm(id: string, call: ReviewedCall, ran = call): Promise<Confirmation> {
+  async confirm(id: string, given: ReviewedCall, givenRan = given): Promise<Confirmation> {
+    const [call, ran] = [this.#bounded(given), this.#bounded(givenRan)];
     const known = this.#history.find(id);
     const stored = known && (await this.#env.store.approvals.get(id));
     if (!known || !stored) return { kind: 'voided', drafts: [] };
@@ -134,6 +137,8 @@ export class ApprovalDesk implements ApprovalPort {
     const policies = await this.#env.approvals.policies();
     const now = await this.#subjects.of(policies, call);
     const isOwn = requested.request.call_id === call.callId;
+    if (!isOwn && requested.request.kind === 'plan')
+      return await this.#confirmInPlan(known, call, now);
     const { judgement, signed, edited } = await this.#judgeRan(policies, { known, stored, ran });
     const fits = now !== undefined && this.#fits(requested, now, isOwn);
     const usd = this.#subjects.worstCaseOf(ran);
@@ -154,6 +159,7 @@ export class ApprovalDesk implements ApprovalPort {
       request_sha256: requested.request_sha256,
       ...(usd === null ? {} : { worst_case_usd: usd }),
       ...(edited ? { edited } : {}),
+      ...(requested.request.kind === 'plan' ? { spent_usd: await spentOf(call) } : {}),
     };
     this.#history.use(use, call.callId);
     return { kind: 'confirmed', use, drafts };
@@ -210,7 +216,7 @@ export class ApprovalDesk implements ApprovalPort {
       return { kind: 'asked', id: open.requested.request.id, drafts: [] };
     }
     const voided = open ? await this.#close(open, 'voided', CHANGED) : [];
-    const granted = await this.#grantFor(now.subject);
+    const granted = (await this.#planFor(call, now.subject)) ?? (await this.#grantFor(now.subject));
     if (granted) return { kind: 'granted', id: granted };
     const reason = now.problem ?? unreachableReason(now.subject);
     if (reason !== undefined) return { kind: 'unreachable', reason, drafts: voided };
@@ -280,6 +286,69 @@ export class ApprovalDesk implements ApprovalPort {
     return requestSha256(now) === sha256;
   }
 
+  /** The last plan that people approved: it bounds every later call of the thread. */
+  #plan(): KnownApproval | undefined {
+    return this.#history
+      .approved()
+      .findLast(
+        ({ requested: { request }, usedBy }) =>
+          request.kind === 'plan' && usedBy.has(request.call_id),
+      );
+  }
+
+  /** Once there is a plan, every call asks that changes something; the plan answers for the calls inside of it. */
+  #bounded(call: ReviewedCall): ReviewedCall {
+    if (!isBounded(call) || this.#plan() === undefined) return call;
+    return { ...call, asks: [...call.asks, OUTSIDE_PLAN] };
+  }
+
+  /** The plan of the thread if the call is inside of it. */
+  async #planFor(call: ReviewedCall, subject: ApprovalSubject): Promise<string | undefined> {
+    const known = this.#plan();
+    if (!known || !isBounded(call)) return undefined;
+    const { request } = known.requested;
+    const started = await this.#startedPlan(known, subject);
+    const spentUsd = await spentOf(call);
+    return started && isInPlan(started, { call, subject, spentUsd }) ? request.id : undefined;
+  }
+
+  /** The plan as people approved it, with the decisions that count for a call. */
+  async #startedPlan(
+    known: KnownApproval,
+    about: ApprovalSubject,
+  ): Promise<StartedPlan | undefined> {
+    const { request, ...requested } = known.requested;
+    const stored = await this.#env.store.approvals.get(request.id);
+    const { judgement, signed } = this.#judge(known, stored, [], about);
+    if (judgement.state !== 'approved') return undefined;
+    const keys = signed.map(({ decision }) => decision.key_id);
+    return {
+      request,
+      input: judgement.input ?? requested.input,
+      keys,
+      spentUsd: known.spentUsd ?? 0,
+    };
+  }
+
+  async #confirmInPlan(
+    known: KnownApproval,
+    call: ReviewedCall,
+    now: Asked | undefined,
+  ): Promise<Confirmation> {
+    const { request, request_sha256: sha256 } = known.requested;
+    if (!now || (await this.#planFor(call, now.subject)) !== request.id)
+      return { kind: 'voided', drafts: [] };
+    const usd = now.subject.worst_case_usd;
+    const use: ApprovalUse = {
+      approval_id: request.id,
+      request_sha256: sha256,
+      ...(usd === null ? {} : { worst_case_usd: usd }),
+      spent_usd: await spentOf(call),
+    };
+    this.#history.use(use, call.callId);
+    return { kind: 'confirmed', use, drafts: [] };
+  }
+
   /** An earlier approval of this thread that may cover the call. */
   async #grantFor(subject: ApprovalSubject): Promise<string | undefined> {
     for (const known of this.#history.approved()) {
@@ -342,7 +411,11 @@ export class ApprovalDesk implements ApprovalPort {
     ];
     switch (judgement.state) {
       case 'approved':
-        return compact({ kind: 'approved' as const, input: judgement.input });
+        return compact({
+          kind: 'approved' as const,
+          input: judgement.input,
+          comment: judgement.comment,
+        });
       case 'answered':
         return { kind: 'answered', answer: judgement.answer, drafts: decided('answered') };
       case 'denied': {
@@ -413,6 +486,10 @@ function whyVoid(edited: EditedCall | undefined): string {
   return rules === ''
     ? 'its decision does not count any more'
     : `the decisions are not enough for the input that was given: ${rules}`;
+}
+
+async function spentOf({ money }: ReviewedCall): Promise<number> {
+  return (await money()).cost.spend;
 }
 
 function usesOf({ usedBy, spendUsd }: KnownApproval) {

@@ -1,0 +1,68 @@
+import { isJsonObject, type JsonObject, type JsonValue } from './json.ts';
+
+/** The tool that presents a plan. */
+export const PRESENT_PLAN_ID = 'rye/agent/present_plan';
+
+/** A plan that a person approves as a whole. Its lists bound the calls that need no further approval. */
+export interface PresentedPlan {
+  readonly title: string;
+  readonly steps: readonly { readonly title: string; readonly detail: string }[];
+  /** Globs of the files that it may create or change, relative to the project. */
+  readonly files: readonly string[];
+  /** Command lines that it may run, exactly as they are. */
+  readonly commands: readonly string[];
+  /** IDs of other tools that it may call, with any input. */
+  readonly tools: readonly string[];
+  /** IDs of directives that it may start. */
+  readonly directives: readonly string[];
+  /** The most that the thread may spend from the approval on, in USD. */
+  readonly costUsd: number;
+}
+
+/** Reads the input of a call that presents a plan. A list that is missing or malformed is empty, so that it covers nothing. */
+export function readPlan(input: JsonObject): PresentedPlan {
+  const { title, steps, cost_usd: cost } = input;
+  return {
+    title: textOr(title),
+    steps: (Array.isArray(steps) ? steps : []).filter(isJsonObject).map((step) => ({
+      title: textOr(step['title']),
+      detail: textOr(step['detail']),
+    })),
+    files: textsOf(input['files']),
+    commands: textsOf(input['commands']),
+    tools: textsOf(input['tools']),
+    directives: textsOf(input['directives']),
+    costUsd: typeof cost === 'number' && Number.isFinite(cost) ? cost : 0,
+  };
+}
+
+/** Writes a plan as people read it, with everything that it covers. */
+export function planText(plan: PresentedPlan): string {
+  const { title, steps, files, commands, tools, directives, costUsd } = plan;
+  return [
+    title,
+    '',
+    ...steps.flatMap((step, at) => [
+      `${at + 1}. ${step.title}`,
+      ...(step.detail === '' ? [] : step.detail.split('\n').map((line) => `   ${line}`)),
+    ]),
+    ...section('Files that it may change:', files),
+    ...section('Commands that it may run:', commands),
+    ...section('Tools that it may call, with any input:', tools),
+    ...section('Directives that it may start:', directives),
+    '',
+    `It may spend $${costUsd} more.`,
+  ].join('\n');
+}
+
+function section(title: string, lines: readonly string[]): readonly string[] {
+  return lines.length === 0 ? [] : ['', title, ...lines.map((line) => `  ${line}`)];
+}
+
+function textOr(value: JsonValue | undefined): string {
+  return typeof value === 'string' ? value : '';
+}
+
+function textsOf(value: JsonValue | undefined): readonly string[] {
+  return Array.isArray(value) ? value.filter((one) => typeof one === 'string') : [];
+}
