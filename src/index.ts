@@ -31,6 +31,12 @@ export type { ReplayDifference } from './kernel/app/api/trees.ts';
 export { composePresets, type LibraryTool, type Preset } from './kernel/app/presets.ts';
 export { defineDirective } from './kernel/app/program/define-directive.ts';
 export { defineTool, type ToolDeclaration } from './kernel/app/program/define-tool.ts';
+export type {
+  BudgetFunction,
+  ProgramBehavior,
+  ProgramBudget,
+  ThinkingFunction,
+} from './kernel/app/program-behavior.ts';
 export {
   completedOrThrow,
   type RunHandle,
@@ -206,6 +212,8 @@ export type {
 } from './kernel/core/usage.ts';
 export type { HookContexts } from './kernel/hooks/contexts.ts';
 export type {
+  BudgetContext,
+  BudgetDecision,
   CallContext,
   ChildHandlers,
   FailedCallContext,
@@ -215,6 +223,7 @@ export type {
   ResultContext,
   ResultValue,
   SystemContext,
+  ThinkingContext,
   UnknownCallContext,
 } from './kernel/hooks/handlers.ts';
 export {

@@ -69,7 +69,7 @@ describe('behavior', () => {
     [{ tool_aliases: { 'rye/bash': 'Bash' } }, { toolAliases: new Map([['rye_bash', 'Bash']]) }],
     [
       { thinkingDecay: { afterRuns: '2', floor: 'minimal' } },
-      { thinkingDecay: { afterRuns: 2, floor: 'minimal' } },
+      { thinkingDecay: { afterRuns: 2, afterTurns: undefined, floor: 'minimal' } },
     ],
   ])('%j', (raw, parsed) => {
     expect(parseBehavior(raw)).toMatchObject(parsed);
@@ -105,6 +105,8 @@ describe('behavior', () => {
     ['high', 9, 'minimal'],
     ['off', 9, 'off'],
   ] as const)('%s in run %i is %s', (base, run, level) => {
-    expect(thinkingOfRun(base, run, { afterRuns: 1, floor: 'minimal' })).toBe(level);
+    expect(
+      thinkingOfRun(base, run, { afterRuns: 1, afterTurns: undefined, floor: 'minimal' }),
+    ).toBe(level);
   });
 });

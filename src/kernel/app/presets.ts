@@ -1,11 +1,11 @@
-import { type BehaviorOptions, mergeBehavior } from '../core/behavior.ts';
+import { mergeBehavior } from '../core/behavior.ts';
 import type { AcceptedRisk } from '../core/capability.ts';
 import { RyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import { assertItemId } from '../core/ids.ts';
 import { compact, isRecord, type JsonObject, type JsonValue } from '../core/json.ts';
 import type { PartialLimits } from '../core/limits.ts';
-import { composeHandlers, type HandlerMap } from '../hooks/handlers.ts';
+import { composeHandlers, type HandlerLists, type HandlerMap } from '../hooks/handlers.ts';
 import { unknownBehavior } from '../loop/behavior.ts';
 import type { DirectiveRequest } from '../threads/prepare/request.ts';
 import {
@@ -18,6 +18,7 @@ import {
 } from '../tools/tool.ts';
 import type { ApprovalAttendant } from './api/approvals.ts';
 import type { DefinedDirective } from './api/directives.ts';
+import { type ProgramBehavior, programBehavior } from './program-behavior.ts';
 
 /** A tool that is a function of the program that rye is a part of. A directive has to grant it like any other. */
 export interface LibraryTool {
@@ -42,7 +43,7 @@ export interface Preset {
   readonly provider?: string | null;
   readonly limits?: { readonly [N in keyof PartialLimits]?: PartialLimits[N] | null };
   readonly inputs?: JsonObject;
-  readonly behavior?: BehaviorOptions;
+  readonly behavior?: ProgramBehavior;
   readonly acknowledge?: readonly AcceptedRisk[];
   readonly allowUnpriced?: boolean | null;
   readonly outputSchema?: JsonObject | null;
@@ -82,7 +83,7 @@ export function composePresets(...presets: readonly Preset[]): Preset {
       ...mergedMaps('inputs', below, preset),
       ...mergedMaps('tools', below, preset),
       ...(below.behavior && preset.behavior
-        ? { behavior: mergeBehavior(below.behavior, preset.behavior) }
+        ? { behavior: mergedBehavior(below.behavior, preset.behavior) }
         : {}),
       ...(below.directives && preset.directives
         ? { directives: [...below.directives, ...preset.directives] }
@@ -96,21 +97,29 @@ export function composePresets(...presets: readonly Preset[]): Preset {
   return Object.keys(handlers).length === 0 ? composed : { ...composed, handlers };
 }
 
+function mergedBehavior(below: ProgramBehavior, above: ProgramBehavior): ProgramBehavior {
+  return mergeBehavior(below as JsonObject, above as JsonObject) as ProgramBehavior;
+}
+
+/** Returns the handlers of a preset, with the functions of its behavior. */
+export function presetHandlers({ handlers = {}, behavior }: Preset): HandlerLists {
+  return composeHandlers(handlers, programBehavior(behavior).handlers);
+}
+
+/** A request whose behavior is data alone. */
+export type FoldedRequest = Omit<ExecuteDirectiveRequest, 'behavior'> &
+  Pick<DirectiveRequest, 'behavior'>;
+
 /**
  * Returns the request with its presets folded in: its own members win over its preset, which wins over `base`.
  * The preset that remains has the handlers, tools and directives of all.
  */
-export function foldPresets(
-  base: Preset,
-  request: ExecuteDirectiveRequest,
-): ExecuteDirectiveRequest {
+export function foldPresets(base: Preset, request: ExecuteDirectiveRequest): FoldedRequest {
   const own = Object.fromEntries(Object.entries(request).filter(([name]) => MEMBERS.has(name)));
-  const { handlers, tools, directives, ...members } = composePresets(
-    base,
-    request.preset ?? {},
-    own,
-  );
-  const { replayFrom, preset: _folded, ...rest } = request;
+  const composed = composePresets(base, request.preset ?? {}, own);
+  const { handlers: _handlers, tools, directives, behavior, ...members } = composed;
+  const handlers = presetHandlers(composed);
+  const { replayFrom, preset: _folded, behavior: _own, ...rest } = request;
   const provider = replayFrom === undefined ? undefined : 'replay';
   const { limits, ...set } = withoutNull(members);
   return {
@@ -118,6 +127,7 @@ export function foldPresets(
     ...compact({ provider, replayFrom }),
     ...set,
     ...(limits ? { limits: withoutNull(limits) } : {}),
+    ...(behavior ? { behavior: programBehavior(behavior).data } : {}),
     preset: compact({ handlers, tools, directives }),
   };
 }
@@ -134,7 +144,7 @@ function assertMembers(preset: Preset): void {
       hint: `Valid names: ${[...MEMBERS].join(', ')}.`,
     });
   }
-  const [misspelt] = unknownBehavior(preset.behavior ?? {});
+  const [misspelt] = unknownBehavior((preset.behavior ?? {}) as JsonObject);
   if (misspelt !== undefined) throw new RyeError('usage', misspelt);
 }
 
@@ -228,7 +238,9 @@ function isOutput(value: ToolOutput | JsonValue | undefined): value is ToolOutpu
 }
 
 /** A directive to run, and how this process runs it. */
-export interface ExecuteDirectiveRequest extends DirectiveRequest {
+export interface ExecuteDirectiveRequest extends Omit<DirectiveRequest, 'behavior'> {
+  /** Overrides members of the directive's `<behavior>`; null unsets one. */
+  readonly behavior?: ProgramBehavior;
   /** May decide about calls that ask while the thread runs; absent: the thread is suspended until people have decided. */
   readonly attendant?: ApprovalAttendant;
   readonly threadId?: string;

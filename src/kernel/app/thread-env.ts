@@ -23,7 +23,7 @@ import { liftsGuard } from './granted-tools.ts';
 import { projectGuards } from './guards.ts';
 import { lazy } from './lazy.ts';
 import { type Models, modelsOf } from './models.ts';
-import { libraryTools, type Preset } from './presets.ts';
+import { libraryTools, type Preset, presetHandlers } from './presets.ts';
 import { loadDefined } from './program/directives.ts';
 import { runnerCommand } from './runner-command.ts';
 import { absolutePaths } from './session-tools.ts';
@@ -87,7 +87,7 @@ function connect(
   const own = libraryTools(preset);
   const defined = base.directives(preset);
   const added = options.added ? [base.added, options.added] : [base.added];
-  const handlers = composeHandlers(plugins.handlers ?? {}, preset.handlers ?? {});
+  const handlers = composeHandlers(plugins.handlers ?? {}, presetHandlers(preset));
   const tools = new ToolCatalog(base, parts, {
     ...options,
     own: [...libraryTools(plugins), ...own],
@@ -152,7 +152,7 @@ function programParts(
   tools: readonly Tool[],
   directives: ReadonlyMap<string, unknown>,
 ): ThreadPorts['program'] {
-  const current = currentHandlers(composeHandlers(preset.handlers ?? {}), added);
+  const current = currentHandlers(presetHandlers(preset), added);
   return {
     get handlers() {
       return decidingNames(current());

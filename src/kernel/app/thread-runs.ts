@@ -82,7 +82,8 @@ function envOptions({
   replayFrom,
   preset,
   added,
-}: ExecuteDirectiveRequest & Pick<ThreadEnvOptions, 'added'>) {
+}: Pick<ExecuteDirectiveRequest, 'allowUnsigned' | 'replayFrom' | 'preset'> &
+  Pick<ThreadEnvOptions, 'added'>) {
   return { allowUnsigned, replayFrom, preset, added };
 }
 

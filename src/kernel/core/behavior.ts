@@ -20,9 +20,13 @@ export type BehaviorOptions = {
   readonly schema?: JsonObject | null;
   /** Thinking effort of the model. */
   readonly thinking?: ThinkingOption | null;
-  /** Thinking goes down one level with each run after the first `after_runs`, no lower than `floor`. */
+  /**
+   * Thinking goes down one level with each run after the first `after_runs`, or with each turn of a run after the first
+   * `after_turns`, no lower than `floor`.
+   */
   readonly thinking_decay?: {
     readonly after_runs?: number;
+    readonly after_turns?: number;
     readonly floor?: ThinkingOption;
   } | null;
   /** Tokens of one answer, below what the model can. */

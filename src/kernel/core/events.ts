@@ -287,6 +287,8 @@ export interface RequestEstimate {
   readonly reserved_usd?: number;
   /** Tokens that the model's context holds; absent in older logs. */
   readonly context_window?: number;
+  /** The thinking level, if it is lower than the run's. */
+  readonly thinking?: string;
 }
 
 /** Result and duration of the start of an MCP server. */

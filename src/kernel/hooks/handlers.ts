@@ -8,7 +8,9 @@ import {
 } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ContentBlock, Message, ToolOutcome } from '../core/message.ts';
+import type { ThreadPlan } from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
+import type { Cost } from '../core/usage.ts';
 import type { HookContexts } from './contexts.ts';
 
 /** A value that a handler may return in place of a tool's result. */
@@ -27,6 +29,20 @@ export type UnknownCallContext = Pick<
 export interface FailedCallContext extends UnknownCallContext {
   readonly tool: string;
   readonly error: { readonly code: string; readonly message: string };
+}
+
+/** A call of a tool that has had all calls of its budget in this run. */
+export interface BudgetContext extends UnknownCallContext {
+  readonly tool: string;
+  /** Calls that the run has let through. */
+  readonly count: number;
+  readonly max: number;
+}
+
+/** `block` refuses the call; `steer` lets it run, and tells the model the message once in a run. */
+export interface BudgetDecision {
+  readonly mode: 'block' | 'steer';
+  readonly message?: string;
 }
 
 /** A result before it is recorded. */
@@ -53,6 +69,19 @@ export interface SystemContext {
   readonly system: string;
 }
 
+type ThinkingLevel = ThreadPlan['thinking'];
+
+/** The state of a run before a request. */
+export interface ThinkingContext {
+  readonly thread_id: string;
+  readonly turn: number;
+  /** The turn counted from the start of the run: 1 is its first. */
+  readonly run_turn: number;
+  readonly cost: Cost;
+  /** The level that the request would have, and may not exceed. */
+  readonly level: ThinkingLevel;
+}
+
 type Decides<C, D> = (
   context: C,
   signal: AbortSignal,
@@ -60,7 +89,7 @@ type Decides<C, D> = (
 
 /**
  * Handlers that decide, each by the value it returns; nothing returned decides nothing, and changing the context has no
- * effect. One that fails or takes longer than 30 s refuses in `tool_gate`, and changes nothing elsewhere.
+ * effect. One that fails or takes longer than 30 s refuses in `tool_gate` and `tool_budget`, and changes nothing elsewhere.
  */
 export interface DecidingHandlers {
   /** Refuses a call, for good, gives its result, or lets a person decide with `ask`, which is the reason. */
@@ -84,6 +113,10 @@ export interface DecidingHandlers {
   readonly context_transform: Decides<RequestContext, { readonly messages: readonly Message[] }>;
   /** Changes the system text of one request; the record and later requests keep the thread's own. */
   readonly system_transform: Decides<SystemContext, { readonly system: string }>;
+  /** Decides about a call beyond the budget of its tool, in place of the budget's `on_exceed`. */
+  readonly tool_budget: Decides<BudgetContext, BudgetDecision>;
+  /** Lowers the thinking level of one request. */
+  readonly thinking_level: Decides<ThinkingContext, { readonly level: ThinkingLevel }>;
 }
 
 type Observes<E> = (event: E) => void | Promise<void>;
@@ -129,6 +162,8 @@ const DECIDING = {
   tool_transform: ['result', 'is_error'],
   context_transform: ['messages'],
   system_transform: ['system'],
+  tool_budget: ['mode', 'message'],
+  thinking_level: ['level'],
 } as const satisfies Record<keyof DecidingHandlers, readonly string[]>;
 
 const OBSERVED: readonly string[] = [...ENTRY_TYPES, ...LOG_ONLY_TYPES];

@@ -56,9 +56,10 @@ export interface ToolBudget {
   readonly message: string | undefined;
 }
 
-/** Thinking goes down one level with each run after the first `afterRuns`, no lower than `floor`. */
+/** Thinking goes down one level with each run after the first `afterRuns` and each turn of a run after `afterTurns`, no lower than `floor`. */
 export interface ThinkingDecay {
-  readonly afterRuns: number;
+  readonly afterRuns: number | undefined;
+  readonly afterTurns: number | undefined;
   readonly floor: ThinkingLevel;
 }
 
@@ -122,7 +123,11 @@ function readBehavior(raw: JsonObject): Behavior {
   return {
     schema: set.schema as JsonObject | undefined,
     thinking: set.thinking,
-    thinkingDecay: decay && { afterRuns: decay.after_runs ?? 1, floor: decay.floor ?? 'off' },
+    thinkingDecay: decay && {
+      afterRuns: decay.after_runs ?? (decay.after_turns === undefined ? 1 : undefined),
+      afterTurns: decay.after_turns,
+      floor: decay.floor ?? 'off',
+    },
     maxTokens: set.max_tokens,
     cache: set.cache,
     tail:
@@ -223,17 +228,28 @@ export function unknownBehavior(raw: JsonObject): readonly string[] {
     });
 }
 
-/** The level of the run with this number, the first is 1. Changes between runs only, so that a run keeps its cache. */
+/** The level of the run with this number, the first is 1. A run keeps its cache. */
 export function thinkingOfRun(
   base: ThinkingLevel,
   run: number,
   decay: ThinkingDecay | undefined,
 ): ThinkingLevel {
-  if (!decay) return base;
+  return decay?.afterRuns === undefined ? base : lowered(base, run - decay.afterRuns, decay);
+}
+
+/** The level of a turn of a run, the first is 1. Each change costs the cached messages. */
+export function thinkingOfTurn(
+  base: ThinkingLevel,
+  turn: number,
+  decay: ThinkingDecay | undefined,
+): ThinkingLevel {
+  return decay?.afterTurns === undefined ? base : lowered(base, turn - decay.afterTurns, decay);
+}
+
+function lowered(base: ThinkingLevel, steps: number, { floor }: ThinkingDecay): ThinkingLevel {
   const from = THINKING_LEVELS.indexOf(base);
-  const floor = Math.min(from, THINKING_LEVELS.indexOf(decay.floor));
-  const steps = Math.max(0, run - decay.afterRuns);
-  return THINKING_LEVELS[Math.max(floor, from - steps)] ?? base;
+  const lowest = Math.min(from, THINKING_LEVELS.indexOf(floor));
+  return THINKING_LEVELS[Math.max(lowest, from - Math.max(0, steps))] ?? base;
 }
 
 /** The error about a member; the text names it. */

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { wireName } from '../core/ids.ts';
-import { isRecord, type JsonObject, jsonEquals } from '../core/json.ts';
+import { compact, isRecord, type JsonObject, jsonEquals } from '../core/json.ts';
 import type {
   AssistantMessage,
   ContentBlock,
@@ -103,6 +103,8 @@ export class ToolBudgets {
   readonly #budgets: Behavior['toolBudgets'];
   readonly #counts = new Map<string, number>();
   readonly #warned = new Set<string>();
+  /** Decisions of the program about the last call of a tool beyond its budget. */
+  readonly #decided = new Map<string, Partial<ToolBudget>>();
   #before: JsonObject = {};
 
   constructor(budgets: Behavior['toolBudgets']) {
@@ -121,6 +123,19 @@ export class ToolBudgets {
   beginRun(): void {
     this.#counts.clear();
     this.#warned.clear();
+    this.#decided.clear();
+  }
+
+  /** Returns the calls that a tool had and may have; undefined if it may have more. */
+  usedUp(tool: string): { readonly count: number; readonly max: number } | undefined {
+    const over = this.#over(tool);
+    return over && { count: over.count, max: over.budget.max };
+  }
+
+  /** Takes the program's decision about one more call; undefined: the budget decides. */
+  decide(tool: string, decision: Pick<ToolBudget, 'mode' | 'message'> | undefined): void {
+    if (decision === undefined) this.#decided.delete(tool);
+    else this.#decided.set(tool, compact({ ...decision, grace: Number.POSITIVE_INFINITY }));
   }
 
   /** Why one more call is refused; undefined: it is not. */
@@ -141,9 +156,10 @@ export class ToolBudgets {
   }
 
   #over(tool: string): OverBudget | undefined {
-    const budget = this.#budgets.get(wireName(tool));
+    const set = this.#budgets.get(wireName(tool));
     const count = this.#count(tool);
-    if (!budget || count < budget.max) return undefined;
+    if (!set || count < set.max) return undefined;
+    const budget = { ...set, ...this.#decided.get(tool) };
     const calls = budget.max === 1 ? 'its one call' : `its ${budget.max} calls`;
     const message =
       budget.message ??

@@ -10,7 +10,14 @@ import { covers } from '../policy/capability.ts';
 import type { Resolution, ResolvedCall } from '../tools/tool.ts';
 import type { OverBudget } from './call-history.ts';
 import { hiddenMessage } from './conversation.ts';
-import { aboutCall, answerUnknown, gateCall, hasHandler, shaped } from './handlers.ts';
+import {
+  aboutCall,
+  answerUnknown,
+  decideBudget,
+  gateCall,
+  hasHandler,
+  shaped,
+} from './handlers.ts';
 import type { GateDecision } from './ports.ts';
 import type { Run } from './run.ts';
 import { isStopped, orStopped } from './stop.ts';
@@ -214,6 +221,7 @@ async function overBudget(
   requested: Requested,
   tool: string,
 ): Promise<Settled | undefined> {
+  await decideBudget(run, requested.call, tool);
   const over = run.calls.budgets.refusal(tool);
   if (!over) return undefined;
   await run.conversation.write(overDraft(requested, tool, over));

@@ -8,14 +8,18 @@ import {
   type Message,
   type ToolCallBlock,
 } from '../core/message.ts';
+import type { ThreadPlan } from '../core/plan.ts';
 import {
+  type BudgetContext,
   type CallContext,
   type DecidingHandlers,
   type FailedCallContext,
   type ResultContext,
   readDecision,
+  type ThinkingContext,
   type UnknownCallContext,
 } from '../hooks/handlers.ts';
+import { THINKING_LEVELS } from '../providers/provider.ts';
 import { note } from './conversation.ts';
 import type { Run } from './run.ts';
 import { isStopped, linkedTo, orStopped } from './stop.ts';
@@ -69,6 +73,28 @@ export async function gateCall(
 function askReason(ask: unknown): string {
   if (typeof ask === 'string') return ask;
   throw new RyeError('hook_failed', 'ask is not a text');
+}
+
+/** Asks `tool_budget` about a call beyond the budget of its tool: the last decision counts. A handler that fails refuses. */
+export async function decideBudget(run: Run, call: ToolCallBlock, tool: string): Promise<void> {
+  const { budgets } = run.calls;
+  const used = budgets.usedUp(tool);
+  if (!used) return;
+  const context = (): BudgetContext => ({ ...aboutCall(run, call), tool, ...used });
+  budgets.decide(tool, undefined);
+  const failure = await consult(run, 'tool_budget', context, ({ mode, message }) => {
+    const isDecision = mode === 'block' || mode === 'steer';
+    if (!isDecision || (message !== undefined && typeof message !== 'string')) {
+      throw new RyeError(
+        'hook_failed',
+        'the decision is not a mode, block or steer, and a message',
+      );
+    }
+    budgets.decide(tool, { mode, message });
+    return false;
+  });
+  if (failure === undefined) return;
+  budgets.decide(tool, { mode: 'block', message: `its budget could not be decided: ${failure}` });
 }
 
 /** Asks for the result of an unknown tool: `tool_unknown`, and unless that is enough `tool_error`. */
@@ -165,6 +191,27 @@ export async function transformSystem(run: Run): Promise<string> {
     return false;
   });
   return system;
+}
+
+/** Returns how hard the model thinks in the next request: at most as hard as the thread lets it. */
+export async function thinkingOf(run: Run): Promise<ThreadPlan['thinking']> {
+  const about = aboutRequest(run);
+  const { runTurn, level: highest } = run.models.turnOfRun(about.turn);
+  let level = highest;
+  const context = (): ThinkingContext => ({
+    ...about,
+    run_turn: runTurn,
+    cost: run.spend.cost(),
+    level,
+  });
+  await consult(run, 'thinking_level', context, (decision) => {
+    const at = THINKING_LEVELS.findIndex((known) => known === decision['level']);
+    if (at < 0)
+      throw new RyeError('hook_failed', `level is not one of ${THINKING_LEVELS.join(', ')}`);
+    level = THINKING_LEVELS[Math.min(at, THINKING_LEVELS.indexOf(highest))] ?? level;
+    return false;
+  });
+  return level;
 }
 
 function aboutRequest({ ports, spend }: Run): {

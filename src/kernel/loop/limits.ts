@@ -14,7 +14,7 @@ import { affordableMaxTokens, type LimitReached, worstMicroUsd } from '../policy
 import { type ModelRequest, THINKING_TOKENS } from '../providers/provider.ts';
 import { CHANGING_TRAITS, errorOutput, type Tool } from '../tools/tool.ts';
 import { note } from './conversation.ts';
-import { hasHandler, transformMessages, transformSystem } from './handlers.ts';
+import { hasHandler, thinkingOf, transformMessages, transformSystem } from './handlers.ts';
 import { decidedEnding } from './hooks.ts';
 import { type Allowance, ContextMeter } from './meters.ts';
 import type { Ending } from './ports.ts';
@@ -245,9 +245,10 @@ export async function planCall(run: Run): Promise<CallPlan> {
   const likelyInput = conversation.likelyTokens();
   const tokensLeft = spend.tokensLeft();
   const room = Math.min(model.context_window, tokensLeft) - likelyInput;
+  const thinking = await thinkingOf(run);
   const wanted = Math.min(
     model.max_output_tokens,
-    behavior.maxTokens ?? usualOutputTokens(run),
+    behavior.maxTokens ?? usualOutputTokens(run, thinking),
     Math.max(MIN_OUTPUT_TOKENS, room),
   );
   const inputTokens = Math.max(conversation.worstTokens(), outgoing.worstTokens);
@@ -275,7 +276,7 @@ export async function planCall(run: Run): Promise<CallPlan> {
     messages: outgoing.messages,
     tools: ports.definitions().tools,
     max_tokens: maxTokens,
-    thinking: models.thinking,
+    thinking,
     cache: behavior.cache ?? plan.settings.cache,
     ...resultMembers(run),
   });
@@ -284,15 +285,20 @@ export async function planCall(run: Run): Promise<CallPlan> {
     request,
     allowance: { outputTokens: maxTokens, tokensLeft, microUsdLeft, inputTokens: likelyInput },
     mostInputTokens: inputTokens,
-    estimate: models.traits.embedded ? undefined : estimateOf(model, inputTokens, maxTokens),
+    estimate: models.traits.embedded
+      ? undefined
+      : {
+          ...estimateOf(model, inputTokens, maxTokens),
+          ...(thinking === models.thinking ? {} : { thinking }),
+        },
   };
 }
 
 /** Returns the tokens that an answer is allowed by default: enough for the work, so that a call does not hold a whole budget. */
-function usualOutputTokens({ models, progress }: Run): number {
+function usualOutputTokens({ models, progress }: Run, thinking: ModelRequest['thinking']): number {
   // a model whose answer was cut writes longer ones than most
   if (models.traits.embedded || progress.needsLongAnswers) return Number.POSITIVE_INFINITY;
-  return DEFAULT_OUTPUT_TOKENS + THINKING_TOKENS[models.thinking];
+  return DEFAULT_OUTPUT_TOKENS + THINKING_TOKENS[thinking];
 }
 
 /**

@@ -142,9 +142,9 @@ export function beginTurn({ spend, calls }: Run): void {
 }
 
 /** Begins another run of the thread, in which the model may think less and each tool has its whole budget again. */
-export async function beginRun({ models, calls, conversation }: Run): Promise<void> {
+export async function beginRun({ models, calls, conversation, spend }: Run): Promise<void> {
   const before = models.thinking;
-  models.beginRun();
+  models.beginRun(spend.turn);
   calls.beginRun();
   const level = models.thinking;
   if (level === before) return;

@@ -16,7 +16,7 @@ import {
 } from '../core/usage.ts';
 import { checkLimits, escalateLimit, type LimitReached } from '../policy/limits.ts';
 import type { ProviderTraits } from '../providers/provider.ts';
-import { type Behavior, thinkingOfRun } from './behavior.ts';
+import { type Behavior, thinkingOfRun, thinkingOfTurn } from './behavior.ts';
 import { AnswerRatio } from './meters.ts';
 import type { CallMoney, LoopPorts } from './ports.ts';
 import type { Stop } from './stop.ts';
@@ -218,9 +218,12 @@ export class Models {
   #fallbacks: readonly PlannedModel[];
   /** Number of the run in this process, from 1: another begins with each delivery to a thread that had finished. */
   #run = 1;
+  /** Turns of the thread before the run. */
+  #turnsBefore: number;
 
-  constructor(plan: ThreadPlan, behavior: Behavior, ports: Pick<LoopPorts, 'traits'>) {
+  constructor(plan: ThreadPlan, behavior: Behavior, ports: Pick<LoopPorts, 'traits' | 'spent'>) {
     this.#ports = ports;
+    this.#turnsBefore = ports.spent?.turns ?? 0;
     this.#current = plan.model;
     this.#fallbacks = plan.fallbacks;
     this.#thinking = behavior.thinking ?? plan.thinking;
@@ -240,6 +243,12 @@ export class Models {
     return thinkingOfRun(this.#thinking, this.#run, this.#decay);
   }
 
+  /** Returns the number of a turn in its run, and how hard the model thinks in it. */
+  turnOfRun(turn: number): { readonly runTurn: number; readonly level: ThreadPlan['thinking'] } {
+    const runTurn = turn - this.#turnsBefore;
+    return { runTurn, level: thinkingOfTurn(this.thinking, runTurn, this.#decay) };
+  }
+
   get hasFallback(): boolean {
     return this.#fallbacks.length > 0;
   }
@@ -254,8 +263,9 @@ export class Models {
   }
 
   /** Counts another run, which may think less. */
-  beginRun(): void {
+  beginRun(turnsBefore: number): void {
     this.#run += 1;
+    this.#turnsBefore = turnsBefore;
   }
 }
 

@@ -17,9 +17,10 @@ export const behavior = z.object({
   thinking_decay: z
     .object({
       after_runs: count.optional(),
+      after_turns: count.optional(),
       floor: level('off, minimal, low, medium, high').optional(),
     })
-    .meta(not('an object with after_runs and floor'))
+    .meta(not('an object with after_runs or after_turns, and floor'))
     .optional(),
   max_tokens: count.optional(),
   cache: flag,

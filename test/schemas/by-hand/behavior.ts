@@ -77,12 +77,16 @@ function schemaOf(value: JsonValue | undefined): JsonObject | undefined {
 
 function decayOf(value: JsonValue | undefined): ThinkingDecay | undefined {
   if (value === undefined) return undefined;
-  if (!isRecord(value)) throw bad('thinking_decay', value, 'an object with after_runs and floor');
+  if (!isRecord(value))
+    throw bad('thinking_decay', value, 'an object with after_runs or after_turns, and floor');
   const floor = member(value, 'floor') ?? 'off';
   const known = THINKING_LEVELS.find((level) => level === floor);
   if (known === undefined) throw bad('thinking_decay.floor', floor, THINKING_LEVELS.join(', '));
+  const afterRuns = countOf(value, 'after_runs', 'thinking_decay.after_runs');
+  const afterTurns = countOf(value, 'after_turns', 'thinking_decay.after_turns');
   return {
-    afterRuns: countOf(value, 'after_runs', 'thinking_decay.after_runs') ?? 1,
+    afterRuns: afterRuns ?? (afterTurns === undefined ? 1 : undefined),
+    afterTurns,
     floor: known,
   };
 }

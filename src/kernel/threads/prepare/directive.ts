@@ -199,6 +199,7 @@ export async function planBehavior(
   config: ThreadConfig,
   { composed, given }: { readonly composed: Composed; readonly given: JsonObject | undefined },
 ): Promise<JsonObject> {
+  if (given) assertOptions(given);
   const merged = mergeBehavior(config.behavior, composed.behavior, given ?? {});
   const { schema: raw, ...rest } = withoutUnset(merged);
   const parsed = typeof raw === 'string' ? parseJson(raw) : raw;
@@ -209,6 +210,17 @@ export async function planBehavior(
   const { schema } = parseBehavior(behavior);
   if (schema) await env.checkSchema(schema);
   return behavior;
+}
+
+/** Refuses members of the request that make no sense as options, before they are mixed with the directive's. */
+function assertOptions(given: JsonObject): void {
+  try {
+    parseBehavior(withoutUnset(given));
+  } catch (error) {
+    throw new RyeError('usage', messageOf(error), {
+      hint: 'Correct it in the options of the run.',
+    });
+  }
 }
 
 /** Returns the schema without references if it has none that are recursive: providers take no others. */
