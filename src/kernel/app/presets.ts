@@ -98,7 +98,8 @@ export function composePresets(...presets: readonly Preset[]): Preset {
 }
 
 function mergedBehavior(below: ProgramBehavior, above: ProgramBehavior): ProgramBehavior {
-  return mergeBehavior(below as JsonObject, above as JsonObject) as ProgramBehavior;
+  const merged: object = mergeBehavior(below as JsonObject, above as JsonObject);
+  return merged;
 }
 
 /** Returns the handlers of a preset, with the functions of its behavior. */

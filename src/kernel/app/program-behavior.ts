@@ -45,7 +45,7 @@ export function programBehavior(behavior: ProgramBehavior = {}): {
   const data = Object.entries(behavior).map(([written, value]): [string, unknown] => {
     const name = memberName(written);
     if (name === 'thinking_decay' && typeof value === 'function') {
-      levels.push(levelHandler(value as ThinkingFunction));
+      levels.push(levelHandler(value));
       // replaces the decay of the directive
       return [written, null];
     }
