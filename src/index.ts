@@ -269,6 +269,7 @@ export type {
   ToolDefinition,
 } from './kernel/providers/provider.ts';
 export type { ModelFile, ProviderFile, WireFile } from './kernel/schemas/provider.ts';
+export type { Appends, QueuedEntry } from './kernel/storage/appends.ts';
 export type {
   ApprovalFilter,
   Approvals,

@@ -2,6 +2,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { Clock } from '../../src/kernel/core/clock.ts';
 import type { IdSource } from '../../src/kernel/core/ids.ts';
 import type { Store } from '../../src/kernel/storage/store.ts';
+import { appendCases } from './appends.ts';
 import { approvalCases, requestedApproval, signedDecision } from './approvals.ts';
 import { chainCases } from './chains.ts';
 import { deliveryCases } from './deliveries.ts';
@@ -57,6 +58,7 @@ export function describeStore(
     ['registry', () => registryCases(openEmpty)],
     ['chains', () => chainCases(openEmpty)],
     ['queue of threads', () => launchCases(openEmpty)],
+    ['entries of programs', () => appendCases(openEmpty)],
     ['heads', () => headCases(openEmpty)],
     ['ledger', () => ledgerCases(openEmpty)],
     ['approvals', () => approvalCases(openEmpty)],

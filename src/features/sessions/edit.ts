@@ -1,9 +1,7 @@
-import type { CustomMessage } from '../../kernel/app/api/trees.ts';
 import { isoTime } from '../../kernel/core/clock.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
 import type { EventDraft, LogEvent, RequestEstimate } from '../../kernel/core/events.ts';
 import type { JsonObject } from '../../kernel/core/json.ts';
-import type { ImageBlock } from '../../kernel/core/message.ts';
 import type { ThreadPlan } from '../../kernel/core/plan.ts';
 import { isActive, type ThreadRecord } from '../../kernel/core/thread.ts';
 import { type Cost, NO_COST, toMicroUsd } from '../../kernel/core/usage.ts';
@@ -19,7 +17,6 @@ import {
   pathTo,
   type SessionTree,
 } from '../../kernel/log/tree.ts';
-import { imageTypeOf } from '../../kernel/providers/acceptable.ts';
 import { THINKING_LEVELS } from '../../kernel/providers/provider.ts';
 import type { LogWriter } from '../../kernel/storage/store.ts';
 import {
@@ -295,51 +292,6 @@ export async function changeThinking(
   return await appendToTree(env, threadId, () => [
     { event_type: 'thinking_change', payload: { level } },
   ]);
-}
-
-/** Appends state that is kept with the thread and never sent to the model. */
-export async function appendCustom(
-  env: Stored & Process,
-  threadId: string,
-  { customType, data }: { readonly customType: string; readonly data: JsonObject },
-): Promise<readonly LogEvent[]> {
-  const draft = { event_type: 'custom', payload: { custom_type: customType, data } } as const;
-  return await appendToTree(env, threadId, () => [draft], 'names');
-}
-
-/** Returns the draft of a custom message. Throws `invalid_input` for an image that no provider reads. */
-function customMessageDraft({
-  customType,
-  content,
-  images = [],
-  display,
-  details,
-}: CustomMessage): EventDraft {
-  for (const [index, image] of images.entries()) assertImage(image, index);
-  const shown = images.length === 0 ? {} : { images };
-  const payload = { custom_type: customType, content, ...shown, display };
-  return {
-    event_type: 'custom_message',
-    payload: details === undefined ? payload : { ...payload, details },
-  };
-}
-
-function assertImage(image: ImageBlock, index: number): void {
-  const isPlain = image.type === 'image' && /^[A-Za-z0-9+/]+={0,2}$/.test(image.data);
-  if (isPlain && imageTypeOf(image) === image.media_type) return;
-  throw new RyeError('invalid_input', `images[${index}] is no ${image.media_type} as base64`, {
-    hint: 'Give { type: "image", media_type, data } of a PNG, JPEG, GIF or WebP file.',
-  });
-}
-
-/** Appends text and images for the model that are not a person's message. */
-export async function appendCustomMessage(
-  env: Stored & Process,
-  threadId: string,
-  message: CustomMessage,
-): Promise<readonly LogEvent[]> {
-  const draft = customMessageDraft(message);
-  return await appendToTree(env, threadId, () => [draft]);
 }
 
 export interface ContextEdit {

@@ -1,12 +1,12 @@
 import type { SessionTreeEdits } from '../../kernel/app/api/trees.ts';
 import { featuresOf } from '../../kernel/app/feature.ts';
+import { Recovery } from '../../kernel/app/recovery.ts';
 import { threadEnv, threadPorts } from '../../kernel/app/thread-env.ts';
 import type { Workspace } from '../../kernel/app/workspace.ts';
 import { featureMissing } from '../../kernel/core/errors.ts';
 import { extractThread } from '../../kernel/threads/copied-thread.ts';
+import { append, appendEntry } from './append.ts';
 import {
-  appendCustom,
-  appendCustomMessage,
   branchThread,
   changeModel,
   changeThinking,
@@ -35,10 +35,15 @@ export function sessionTreeEdits(workspace: Workspace): SessionTreeEdits {
     title: async (id, title) => await titleThread(await ports(), id, title),
     changeModel: async (id, wanted) => await changeModel(await ports(), id, wanted),
     changeThinking: async (id, level) => await changeThinking(await ports(), id, level),
+    append: async (id, entry, { triggerTurn = false } = {}) =>
+      await appendEntry(await ports(), id, entry, {
+        triggerTurn,
+        resume: async (threadId) => await new Recovery(workspace).resume({ threadId }),
+      }),
     appendCustom: async (id, customType, data) =>
-      await appendCustom(await ports(), id, { customType, data }),
+      (await append(await ports(), id, { type: 'custom', customType, data })).events,
     appendCustomMessage: async (id, message) =>
-      await appendCustomMessage(await ports(), id, message),
+      (await append(await ports(), id, { ...message, type: 'custom_message' })).events,
     editContext: async (id, edit) => await editContext(await ports(), id, edit),
     compact: async (id, { instructions, signal = never() } = {}) =>
       await compactThread(await env(), id, { instructions, signal }),

@@ -173,9 +173,9 @@ export async function branchWithModelSummary(
 const BRANCH_SHARE = 0.5;
 
 /** Returns the thread's plan with the model that the active branch set last. */
-async function planInForce(
+export async function planInForce(
   env: Pick<Stored, 'files'> & Pick<Sources, 'models' | 'rules'>,
-  { document, tree }: OpenEdit,
+  { document, tree }: Pick<OpenEdit, 'document' | 'tree'>,
 ): Promise<ThreadPlan> {
   const plan = await env.files.readPlan(document);
   return await planAtLeaf(env, plan, { tree, leafId: tree.leafId });

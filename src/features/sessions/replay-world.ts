@@ -272,7 +272,9 @@ export class ReplayComparison {
 
 const DELIVERY = new RegExp(`^(?:delivery|steer|follow|child|${TOOLS_CHANGED_ENTRY}$)`);
 
-function isDelivery({ kind, value }: RecordedStep): boolean {
+function isDelivery({ kind, value, draft }: RecordedStep): boolean {
+  const payload = draft?.payload as { readonly appended?: unknown } | undefined;
+  if (payload?.appended === true) return true;
   const type = value['custom_type'];
   return (
     kind === 'user' || (kind === 'injected' && typeof type === 'string' && DELIVERY.test(type))

@@ -265,7 +265,13 @@ class Replay {
       },
       cancelled: () => (cancelled?.aborted ? 'the replay was cancelled' : undefined),
       artifacts: { save: (callId) => Promise.resolve(`artifacts/${callId}`) },
-      inbox: { take: () => Promise.resolve(this.comparison.takeDeliveries()) },
+      inbox: {
+        take: () => Promise.resolve(this.comparison.takeDeliveries()),
+        context: () => {
+          const leafId = this.comparison.lastEntryId ?? recording.historyLeaf;
+          return Promise.resolve(foldContext(this.#recorded.tree, { leafId }).messages);
+        },
+      },
       compact: (request, signal) => this.#compact(started, tooling.hooks, request, signal),
     };
   }

@@ -11,11 +11,16 @@ import type { Cost, Usage } from './usage.ts';
 
 /**
  * Payload of each event type of `transcript.jsonl`. The keys and members are the file format. Types in
- * {@link ENTRY_TYPES} are entries of the session tree, the others are log only.
+ * {@link ENTRY_TYPES} are entries of the session tree, the others are log only. `appended`: a program gave the entry.
  */
 export interface EventPayloads {
   // --- entries
-  message: { readonly message: Message; readonly turn?: number; readonly label?: string };
+  message: {
+    readonly message: Message;
+    readonly turn?: number;
+    readonly label?: string;
+    readonly appended?: true;
+  };
   system_prompt: { readonly text: string; readonly tools: readonly JsonObject[] };
   context_injected: {
     readonly position: 'system' | 'before' | 'after';
@@ -34,6 +39,7 @@ export interface EventPayloads {
     /** Earlier entries that stay in full before the summary: the opening, bodies of skills. */
     readonly protected_entry_ids?: readonly string[];
     readonly details?: JsonObject;
+    readonly appended?: true;
   };
   branch_summary: {
     readonly from_id: string;
@@ -48,6 +54,7 @@ export interface EventPayloads {
     readonly images?: readonly ContentBlock[];
     readonly display: boolean;
     readonly details?: JsonObject;
+    readonly appended?: true;
   };
   label: { readonly target_id: string; readonly label: string | null };
   title: { readonly title: string };

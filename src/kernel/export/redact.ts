@@ -272,8 +272,11 @@ export class Redaction {
   #entry(type: string, given: Payload): object {
     switch (type) {
       case 'message': {
-        const { message, label, turn, original_time, original_usd } = given;
-        const rest = { label: this.prose(label), ...this.scrub({ original_time, original_usd }) };
+        const { message, label, turn, original_time, original_usd, appended } = given;
+        const rest = {
+          label: this.prose(label),
+          ...this.scrub({ original_time, original_usd, appended }),
+        };
         return compact({ message: this.#message(message as Message), turn, ...rest });
       }
       case 'custom':

@@ -121,6 +121,12 @@ export function planCompaction(
   };
 }
 
+/** Returns every entry from which on the context of a tree may be kept, oldest first. */
+export function cutPointsIn(tree: SessionTree, sizes: CompactionSizes): readonly string[] {
+  const path = pathTo(tree, tree.leafId);
+  return cutPointsOf(liveItems(path, foldContext(tree)), protector(tree, path, sizes));
+}
+
 function messagesOf(items: readonly Item[]): readonly Message[] {
   return items.map(({ message }) => message);
 }

@@ -14,6 +14,7 @@ import {
 } from './outputs.ts';
 import type { Ending } from './ports.ts';
 import { beginRun, type Run } from './run.ts';
+import { recordTaken } from './taken.ts';
 
 /** A call in the text of an answer, at the start of a line, in the forms that models are trained on. */
 const TEXT_CALL =
@@ -97,10 +98,7 @@ async function finishWithResult(
 ): Promise<Ending | 'none' | undefined> {
   if (run.shape.schema && !run.spend.reachedLimit() && !run.stop.signal.aborted) {
     const waiting = (await run.ports.inbox?.take('at_end')) ?? [];
-    if (waiting.length > 0) {
-      await run.conversation.record(...waiting);
-      return undefined;
-    }
+    if (await recordTaken(run, waiting)) return undefined;
   }
   const read = await readResult(run);
   if (read.ok) return finishWith(run, read.outputs);
@@ -129,9 +127,7 @@ export async function finishUnlessMore(
   const { inbox } = ports;
   progress.noteOutputs(ending.outputs);
   if (!inbox || spend.reachedLimit() || stop.signal.aborted) return ending;
-  const waiting = await inbox.take('at_end');
-  if (waiting.length > 0) {
-    await conversation.record(...waiting);
+  if (await recordTaken(run, await inbox.take('at_end'))) {
     withdrawOutputs(run);
     return undefined;
   }

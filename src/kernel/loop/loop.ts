@@ -15,6 +15,7 @@ import { endReturned, type Returned, resultMissing } from './outputs.ts';
 import type { Ending, LoopEvents, LoopOutcome, LoopPorts } from './ports.ts';
 import { createRun, type Run } from './run.ts';
 import { isStopped, orStopped } from './stop.ts';
+import { recordTaken } from './taken.ts';
 
 /** The reason of a suspension for which the hook gave none. */
 const SUSPENDED = 'a hook suspended the thread';
@@ -199,8 +200,8 @@ async function refreshTools({ ports, stop, conversation }: Run): Promise<void> {
 }
 
 /** Records messages to the thread at the safe point: after a whole batch, before the next request. */
-async function takeMessages({ ports, conversation }: Run): Promise<void> {
-  await conversation.record(...((await ports.inbox?.take('before_turn')) ?? []));
+async function takeMessages(run: Run): Promise<void> {
+  await recordTaken(run, (await run.ports.inbox?.take('before_turn')) ?? []);
 }
 
 /** Asks for the rest of an answer that a limit cut, which was raised since. */

@@ -8,6 +8,7 @@ import type { ProviderFailure } from '../providers/provider.ts';
 import type { AskedWait } from './provider-error.ts';
 import type { Run } from './run.ts';
 import { linkedTo } from './stop.ts';
+import { recordTaken } from './taken.ts';
 
 type RetryScheduled = EventPayloads['retry_scheduled'];
 
@@ -95,12 +96,13 @@ export async function waitForRetry(run: Run, wait: RetryScheduled): Promise<void
  * Resolves once the next attempt has messages to take along, once another process is to continue the run, or when the
  * signal aborts.
  */
-async function listen({ conversation, ports }: Run, signal: AbortSignal): Promise<void> {
+async function listen(run: Run, signal: AbortSignal): Promise<void> {
+  const { ports } = run;
   const { inbox, clock } = ports;
   while (!signal.aborted && ports.parkReason?.() === undefined) {
     const isWaiting = await inbox?.isWaiting?.();
     const drafts = isWaiting === true ? await inbox?.take('before_turn') : undefined;
-    await conversation.record(...(drafts ?? []));
+    await recordTaken(run, drafts ?? []);
     if (drafts && drafts.length > 0) return;
     await clock.sleep(LISTEN_MS, signal);
   }

@@ -14,6 +14,7 @@ import type { Checkpoint, LogHead } from '../log/checkpoint.ts';
 import type { OpenedLog, VerifiedLog, VerifyOptions } from '../log/reader.ts';
 import type { TreeEntry } from '../log/tree.ts';
 import type { LogExtent, LogVerification } from '../log/verifier.ts';
+import type { Appends } from './appends.ts';
 import type { Approvals } from './approvals.ts';
 import type { Bundles } from './bundles.ts';
 import type { Deliveries } from './deliveries.ts';
@@ -32,6 +33,8 @@ export interface Store {
   readonly deliveries: Deliveries;
   readonly heads: LogHeads;
   readonly approvals: Approvals;
+  /** Absent for a store whose running threads take no entries of programs. */
+  readonly appends?: Appends;
   readonly logs: LogStore;
   readonly index: SearchIndex;
   readonly owners: Owners;
@@ -393,6 +396,7 @@ export interface Owners {
 export type { OpenedLog, VerifiedLog } from '../log/reader.ts';
 export type { LogExtent, LogVerification } from '../log/verifier.ts';
 export type { BudgetRow } from '../policy/budget.ts';
+export type { QueuedEntry } from './appends.ts';
 export type { StoredApproval } from './approvals.ts';
 export type { Bundles, StoredBundle } from './bundles.ts';
 export type {

@@ -337,6 +337,17 @@ const CALLS = `
 const LOG_WORKERS = `
   ALTER TABLE log_heads ADD COLUMN worker TEXT COLLATE "C";`;
 
+/** Entries that programs gave to threads which other processes run. */
+const APPENDS = `
+  CREATE TABLE appends (
+    seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    entry_id TEXT COLLATE "C" NOT NULL UNIQUE,
+    thread_id TEXT COLLATE "C" NOT NULL,
+    draft TEXT NOT NULL,
+    created_at TEXT NOT NULL
+  );
+  CREATE INDEX appends_by_thread ON appends (thread_id, seq);`;
+
 /** Steps from one version of the schema to the next. A database is at version n after the first n of them. */
 export const MIGRATIONS: readonly string[] = [
   TABLES + GLOB + LOGS,
@@ -349,4 +360,5 @@ export const MIGRATIONS: readonly string[] = [
   CALLS,
   LOG_WORKERS,
   LISTING_MIGRATION,
+  APPENDS,
 ];

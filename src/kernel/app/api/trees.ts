@@ -2,7 +2,7 @@ import type { ErrorInfo } from '../../core/errors.ts';
 import type { LogEvent } from '../../core/events.ts';
 import type { JsonObject, JsonValue } from '../../core/json.ts';
 import type { ImageBlock, Message } from '../../core/message.ts';
-import type { ExportFormat, ThreadRecord } from '../../core/thread.ts';
+import type { ExportFormat, ThreadRecord, ThreadResult } from '../../core/thread.ts';
 import type { LogProblem } from '../../log/codec.ts';
 import type { ContextSettings } from '../../log/context.ts';
 import type { TreeEntry } from '../../log/tree.ts';
@@ -68,6 +68,46 @@ export interface CustomMessage {
   readonly details?: JsonObject;
 }
 
+/** An entry that a program appends to the head of a thread. */
+export type ProgramEntry =
+  | {
+      readonly type: 'message';
+      /** An answer has text only, and only a thread that no process runs takes one. */
+      readonly role: 'user' | 'assistant';
+      readonly content: string;
+      readonly images?: readonly ImageBlock[];
+    }
+  | ({ readonly type: 'custom_message' } & CustomMessage)
+  | {
+      /** State that is never sent to the model. */
+      readonly type: 'custom';
+      readonly customType: string;
+      readonly data: JsonObject;
+    }
+  | {
+      /** A summary in place of everything before an entry. */
+      readonly type: 'compaction';
+      readonly summary: string;
+      /** An entry id, or a unique start of one: one of the `cut_points` of the refusal. */
+      readonly firstKept: string;
+      readonly details?: JsonObject;
+    };
+
+export interface AppendOptions {
+  /** True to resume a thread that does not run, so that its model answers at once. */
+  readonly triggerTurn?: boolean;
+}
+
+/** An entry that a program has appended. */
+export interface AppendedEntry {
+  readonly thread_id: string;
+  readonly entry_id: string;
+  /** `queued`: durable, and written by the process that runs the thread before its next model call. */
+  readonly state: 'written' | 'queued';
+  /** The result of the run that `triggerTurn` began. */
+  readonly result?: ThreadResult;
+}
+
 export interface BranchOptions {
   /** Entry id, a unique start of one, or `root` for the place before the first. */
   readonly at: string;
@@ -120,8 +160,8 @@ export interface SessionTreeReads {
 }
 
 /**
- * Appends to the log of a thread that no process runs, and never changes what is there. Refuses a log that does not
- * verify. Entry ids may be shortened to a unique start.
+ * Appends to the log of a thread, and never changes what is there. Only the `append` methods take a thread that a process
+ * runs. Refuses a log that does not verify. Entry ids may be shortened to a unique start.
  */
 export interface SessionTreeEdits {
   /** Moves the head. Returns the events written; none if the head is there already. */
@@ -149,13 +189,19 @@ export interface SessionTreeEdits {
   ): Promise<readonly LogEvent[]>;
   /** Sets the thinking level for when the thread resumes: `off`, `minimal`, `low`, `medium` or `high`. */
   changeThinking(threadId: string, level: string): Promise<readonly LogEvent[]>;
-  /** State that is never sent to the model. */
+  /**
+   * Appends an entry, also to a thread that runs: then its process writes it, after the entries that came before. Errors:
+   * `invalid_input` for a compaction that would part a call from its result, for an image that no provider reads, and for
+   * an answer to a running thread.
+   */
+  append(threadId: string, entry: ProgramEntry, options?: AppendOptions): Promise<AppendedEntry>;
+  /** State that is never sent to the model. Returns no events if the thread runs: its process writes the entry. */
   appendCustom(
     threadId: string,
     customType: string,
     data: JsonObject,
   ): Promise<readonly LogEvent[]>;
-  /** Errors: `invalid_input` for an image that is not base64 or of a type that no provider takes. */
+  /** Like {@link append}. Returns no events if the thread runs. */
   appendCustomMessage(threadId: string, message: CustomMessage): Promise<readonly LogEvent[]>;
   /** Replaces what a message of the active branch gives to the context, or leaves it out where there is no content. */
   editContext(

@@ -20,6 +20,7 @@ import type {
   TurnProgress,
 } from '../store.ts';
 import { BY_THREAD_MIGRATION, LISTING_MIGRATION } from '../thread-indexes.ts';
+import { APPENDS_MIGRATION } from './appends.ts';
 import { APPROVALS_MIGRATION } from './approvals.ts';
 import { DELIVERIES_MIGRATION } from './delivery-rows.ts';
 import { HEADS_MIGRATION } from './heads.ts';
@@ -65,6 +66,7 @@ export const REGISTRY_MIGRATIONS: readonly string[] = [
   'ALTER TABLE threads ADD COLUMN worker TEXT;',
   BY_THREAD_MIGRATION,
   LISTING_MIGRATION,
+  APPENDS_MIGRATION,
 ];
 
 /** The columns of a {@link RegistryRow}, for SELECT. */

@@ -10,6 +10,7 @@ import {
   type WaitedChild,
 } from '../../core/delivery.ts';
 import type { EventDraft, LogEvent } from '../../core/events.ts';
+import type { Message } from '../../core/message.ts';
 import { DELIVERY_ENTRY, isCommitted, isRequest } from '../../log/delivery-facts.ts';
 import { isReturnName } from '../../loop/outputs.ts';
 import type { InboxPort, PolicyGate, SafePoint } from '../../loop/ports.ts';
@@ -19,6 +20,7 @@ import type { RunKey, SteerParams, SteerPoint } from '../../storage/store.ts';
 import type { Tool } from '../../tools/tool.ts';
 import { deliveryBody, renderDelivery } from '../family/delivery-log.ts';
 import type { OpenTools, Process, Stored } from '../ports.ts';
+import type { ProgramEntries } from './program-entries.ts';
 import type { StartedThread } from './start.ts';
 
 /** Fires the `delivery` hooks and returns their drafts. */
@@ -36,6 +38,8 @@ export interface InboxOptions {
   readonly observe: ObserveDelivery;
   /** Makes the log durable: nothing may count as done that a lost log would undo. */
   readonly syncLog: () => Promise<void>;
+  /** Absent: no program gives entries to the thread. */
+  readonly entries?: ProgramEntries;
   /** The number of requests that wait for a person now. */
   readonly pendingApprovals?: () => number;
 }
@@ -99,7 +103,8 @@ export class ThreadInbox implements InboxPort {
   async take(point: SafePoint): Promise<readonly EventDraft[]> {
     await this.#settleLearned();
     await this.#publishPoint(point);
-    const ready = this.#fromHooks.splice(0);
+    const entries = await this.rest();
+    const ready = [...this.#fromHooks.splice(0), ...entries];
     if (!(await this.#store.isAnyWaiting(this.#key.threadId))) return ready;
     const admit = { key: this.#key, newEntryId: this.#newEntryId, now: this.#now };
     const steers = await this.#store.admitPeople({ ...admit, modes: UNDER_WAY });
@@ -112,6 +117,15 @@ export class ThreadInbox implements InboxPort {
     if (people.length > 0 || point === 'at_end') return [...ready, ...(await this.#drafts(people))];
     const steer = await this.#steer();
     return [...ready, ...(await this.#drafts(steer ? [steer] : []))];
+  }
+
+  /** Returns the entries of programs that came after the last safe point. */
+  async rest(): Promise<readonly EventDraft[]> {
+    return (await this.#options.entries?.take()) ?? [];
+  }
+
+  async context(): Promise<readonly Message[]> {
+    return (await this.#options.entries?.context()) ?? [];
   }
 
   async next(): Promise<readonly EventDraft[]> {
@@ -167,6 +181,7 @@ export class ThreadInbox implements InboxPort {
 
   /** Sees what is in the log now. */
   async written(events: readonly LogEvent[]): Promise<void> {
+    await this.#options.entries?.written(events);
     const accepted: Delivery[] = [];
     for (const event of events) {
       if (event.event_type === 'custom_message') {

@@ -19,6 +19,7 @@ import { endChildren } from '../family/end-children.ts';
 import type { OnIdle, ThreadEnv } from '../ports.ts';
 import { joinChain, type Successor, startHandoff } from '../recovery/successor.ts';
 import { headerOf } from '../thread-document.ts';
+import { readSigned } from '../verified-log.ts';
 import { type ApprovalAttention, ApprovalDesk } from './approvals.ts';
 import { compactPort } from './compaction.ts';
 import { finalizeThread } from './finalize.ts';
@@ -36,6 +37,7 @@ import {
   watchRules,
 } from './opening.ts';
 import { ownPass } from './own-pass.ts';
+import { ProgramEntries } from './program-entries.ts';
 import { ArtifactHashes, Recorder } from './recorder.ts';
 import { type StartedThread, writerOptions } from './start.ts';
 import { openTooling, type Tooling } from './tooling.ts';
@@ -244,6 +246,15 @@ class ThreadRun {
       rules: env.config.steer,
       observe: async (context) => await hooks.observeDelivery(context),
       syncLog: async () => void (await recorder.checkpoint()),
+      entries: new ProgramEntries({
+        appends: env.store.appends,
+        threadIds: [...before, threadId],
+        plan,
+        readLog: async () => {
+          recorder.sign();
+          return await readSigned(env, threadId);
+        },
+      }),
       pendingApprovals: () => approvals.pending(),
     });
     const snapshot = env.renderer.capabilities(plan, tools.definitions().tools);
@@ -284,7 +295,11 @@ class ThreadRun {
     await recorder.settled();
     await inbox.written(written);
     recorder.record(lastDrafts);
-    return { ...opening, messages: [...messages, ...messagesOf([...waiting, ...lastDrafts])] };
+    const isCompacted = waiting.some(({ event_type: type }) => type === 'compaction');
+    const all = isCompacted
+      ? await inbox.context()
+      : [...messages, ...messagesOf([...waiting, ...lastDrafts])];
+    return { ...opening, messages: all };
   }
 
   /** Drives the loop and records its events before the next step. */
@@ -309,12 +324,24 @@ class ThreadRun {
     }
     try {
       recorder.flush();
+      await this.#writeRest(recorder, session, step.value);
       await recorder.settled();
     } catch (error) {
       // what was spent stays spent, also if the log could not be written
       return failed(error, step.value);
     }
     return step.value;
+  }
+
+  /** Writes the entries of programs that came too late for the loop. One that waits or is handed off takes them later. */
+  async #writeRest(
+    recorder: Recorder,
+    { inbox }: RunSession,
+    { kind }: LoopOutcome,
+  ): Promise<void> {
+    if (kind === 'suspended' || kind === 'handoff') return;
+    const rest = await inbox.rest();
+    if (rest.length > 0) await inbox.written(await this.#write(recorder, rest));
   }
 
   /** Appends drafts to the log. A turn that has ended is synced with the beginning of the next one. */
