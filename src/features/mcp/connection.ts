@@ -3,6 +3,7 @@ import {
   StreamableHTTPClientTransport,
   StreamableHTTPError,
 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import type { RequestOptions } from '@modelcontextprotocol/sdk/shared/protocol.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import {
   type CallToolResult,
@@ -17,7 +18,7 @@ import {
   ToolListChangedNotificationSchema,
 } from '@modelcontextprotocol/sdk/types.js';
 import { messageOf, RyeError } from '../../kernel/core/errors.ts';
-import { isJsonObject, isRecord, type JsonObject } from '../../kernel/core/json.ts';
+import { compact, isJsonObject, isRecord, type JsonObject } from '../../kernel/core/json.ts';
 import type { ContentBlock } from '../../kernel/core/message.ts';
 import type { Confine } from '../../kernel/tools/process.ts';
 import type { CallContext, ToolContext, ToolOutput } from '../../kernel/tools/tool.ts';
@@ -81,6 +82,8 @@ export interface ConnectOptions {
   readonly env: Readonly<Record<string, string>>;
   readonly confine: Confine | undefined;
   readonly version: string;
+  /** Ends the attempt. */
+  readonly signal?: AbortSignal;
 }
 
 /** A list whose changes a server may announce. */
@@ -131,7 +134,8 @@ export interface Connection {
  * that does not work in time; nothing is left running then.
  */
 export async function connect(options: ConnectOptions): Promise<Connection> {
-  const { server } = options;
+  const { server, signal } = options;
+  signal?.throwIfAborted();
   const stdio = server.transport === 'stdio' ? startOf(server, options) : undefined;
   const transport = stdio ?? remoteOf(server, options);
   // a server may ask the person during a call, but neither for the model nor for the project's folders
@@ -139,10 +143,10 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   const client = new Client({ name: 'rye', version: options.version }, { capabilities });
   const elicitations = new Elicitations(client, server.name);
   try {
-    const left = deadlineIn(server.connectSeconds);
+    const limits = limitsOf(server, signal);
     const changes = countChanges(client);
-    await client.connect(transport, { timeout: left() });
-    const tools = await listTools(client, left);
+    await client.connect(transport, limits());
+    const tools = await listTools(client, limits);
     return new LiveConnection({ client, server, stdio, tools, changes, elicitations });
   } catch (error) {
     await client.close().catch(() => undefined);
@@ -185,10 +189,13 @@ function remoteOf(server: McpServerConfig, { env }: ConnectOptions): Transport {
   });
 }
 
-/** Milliseconds that are left until then, at least one. */
-function deadlineIn(seconds: number): () => number {
-  const deadline = performance.now() + seconds * 1000;
-  return () => Math.max(1, deadline - performance.now());
+/** The time that the requests of a connection have left, at least a millisecond. */
+function limitsOf(
+  { connectSeconds }: Pick<McpServerConfig, 'connectSeconds'>,
+  signal?: AbortSignal,
+): () => RequestOptions {
+  const deadline = performance.now() + connectSeconds * 1000;
+  return () => compact({ timeout: Math.max(1, deadline - performance.now()), signal });
 }
 
 /** Counts the changes that the server announces; fetches nothing until a caller needs a list. */
@@ -207,11 +214,11 @@ function countChanges(client: Client): Readonly<Record<McpList, number>> {
 }
 
 /** Reads each tool by itself: the schema of the SDK would refuse a whole list for one of them. */
-async function listTools(client: Client, left: () => number): Promise<ToolList> {
+async function listTools(client: Client, limits: () => RequestOptions): Promise<ToolList> {
   if (client.getServerCapabilities()?.tools === undefined) return { usable: [], unusable: [] };
   const listed = await allPages(async (cursor) => {
     const request = { method: 'tools/list' as const, params: cursor };
-    const page = await client.request(request, ResultSchema, { timeout: left() });
+    const page = await client.request(request, ResultSchema, limits());
     const { tools, nextCursor } = page;
     if (!Array.isArray(tools)) throw new Error('its answer to tools/list has no list of tools');
     return {
@@ -332,7 +339,7 @@ class LiveConnection implements Connection {
   async #listAgain(): Promise<void> {
     const { client, server } = this.#parts;
     this.#taken = this.changes.tools;
-    this.#tools = await this.#noticing(listTools(client, deadlineIn(server.connectSeconds)));
+    this.#tools = await this.#noticing(listTools(client, limitsOf(server)));
   }
 
   async call(name: string, input: JsonObject, context: CallContext): Promise<ToolOutput> {

@@ -9,7 +9,10 @@ export const mcp: Feature = {
     addMcpServer: async (name, server) =>
       await (await import('./inspect.ts')).addServer(workspace, name, server),
   }),
-  thread: async () => ({ servers: (await import('./mcp.ts')).toolServers }),
+  thread: async () => {
+    const { toolServers, warmServers } = await import('./mcp.ts');
+    return { servers: toolServers, warmServers };
+  },
   checks: async (workspace) => await (await import('./doctor.ts')).examineServers(workspace),
   files: {
     mcp: async (file, spaces) => await (await import('./check.ts')).checkServersFile(file, spaces),

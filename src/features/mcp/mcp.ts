@@ -262,6 +262,11 @@ export class PlacedServers {
     });
   }
 
+  /** Has the configuration read again when it is needed next. */
+  readAgain(): void {
+    this.#configured = undefined;
+  }
+
   /** Returns the servers that work in this folder, relative to the project; absent: in the project. */
   at(workPath: string | undefined): McpServers {
     if (workPath === undefined) return this.project;
@@ -278,9 +283,9 @@ export class PlacedServers {
         this.#configured ??= readServers(workspace);
         return await this.#configured;
       },
-      connect: async (server) => {
+      connect: async (server, signal) => {
         try {
-          return await connectIn(workspace, server, workPath);
+          return await connectIn(workspace, server, { workPath, signal });
         } catch (error) {
           throw withoutSecretsIn(error, [...workspace.secrets(), ...ownSecrets(server)]);
         }
@@ -293,9 +298,35 @@ export class PlacedServers {
   }
 }
 
+/** The servers that the newest thread was planned with, and those that a warm-up keeps for all threads to come. */
+const placements = new WeakMap<Workspace, { readonly placed: PlacedServers; isWarm: boolean }>();
+
+function placedIn(workspace: Workspace): PlacedServers {
+  const known = placements.get(workspace);
+  if (known?.isWarm === true) {
+    known.placed.readAgain();
+    return known.placed;
+  }
+  const placed = new PlacedServers(workspace);
+  placements.set(workspace, { placed, isWarm: false });
+  return placed;
+}
+
+/** Connects all configured servers for the threads to come, and keeps them until rye is closed; a failed start is told. */
+export async function warmServers(workspace: Workspace): Promise<void> {
+  // a run may be connecting them now
+  const placed = placements.get(workspace)?.placed ?? placedIn(workspace);
+  placements.set(workspace, { placed, isWarm: true });
+  // never released: closing rye ends them
+  placed.project.hold();
+  const { warnings, servers } = await placed.project.offered(() => true);
+  const told = new Set([...servers.values()].map((error) => error?.message));
+  for (const warning of warnings) if (!told.has(warning)) workspace.notice(warning);
+}
+
 /** The MCP servers of an opened rye, as its threads use them. */
 export function toolServers(workspace: Workspace): ToolServers {
-  const placed = new PlacedServers(workspace);
+  const placed = placedIn(workspace);
   return {
     async granted(capabilities, mayConnect) {
       // the servers that no capability reaches are not even started
@@ -322,7 +353,7 @@ export function toolServers(workspace: Workspace): ToolServers {
 async function connectIn(
   workspace: Workspace,
   server: McpServerConfig,
-  workPath: string | undefined,
+  { workPath, signal }: { readonly workPath: string | undefined; readonly signal: AbortSignal },
 ): Promise<Connection> {
   const { projectPath: project, env } = workspace.options;
   const projectPath = workPath === undefined ? project : join(project, workPath);
@@ -335,6 +366,7 @@ async function connectIn(
     env: childEnvironment(env, { projectPath, threadId: env['RYE_PARENT_THREAD_ID'] ?? '' }),
     confine: strictSandbox(workspace, settings, { workPath })?.(true),
     version: __RYE_VERSION__,
+    signal,
   });
 }
 

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { OfferedTools } from '../../kernel/app/granted-tools.ts';
 import { messageOf, RyeError, toRyeError } from '../../kernel/core/errors.ts';
 import type { McpServerStart } from '../../kernel/core/events.ts';
@@ -15,7 +16,8 @@ export interface McpServersOptions {
     readonly servers: readonly McpServerConfig[];
     readonly problems: readonly string[];
   }>;
-  readonly connect: (server: McpServerConfig) => Promise<Connection>;
+  /** Leaves nothing running if the signal aborts. */
+  readonly connect: (server: McpServerConfig, signal: AbortSignal) => Promise<Connection>;
   /** Milliseconds from a fixed point. */
   readonly monotonic: () => number;
   /** The servers that were asked for their tools when threads were planned; held with these. Absent: these. */
@@ -42,6 +44,9 @@ const MAX_NAMED = 12;
 export class McpServers {
   readonly #options: McpServersOptions;
   readonly #live = new Map<string, Connection>();
+  /** The configuration of each connection. */
+  readonly #configs = new Map<string, McpServerConfig>();
+  readonly #killed = new AbortController();
   readonly #connecting = new Map<string, Promise<Connection>>();
   readonly #traits = new Map<string, Tool['traits']>();
   readonly #starts = new Map<string, McpServerStart>();
@@ -163,8 +168,9 @@ export class McpServers {
     };
   }
 
-  /** Ends every server at once, without a goodbye. */
+  /** Ends every server at once, without a goodbye. None is connected any more. */
   kill(): void {
+    this.#killed.abort();
     for (const connection of this.#live.values()) connection.kill();
     this.#live.clear();
   }
@@ -222,7 +228,7 @@ export class McpServers {
       for (const watcher of this.#watchers) watcher(start);
     };
     try {
-      const connection = await connect(server);
+      const connection = await connect(server, this.#killed.signal);
       tell({ tools: connection.tools.length });
       return connection;
     } catch (error) {
@@ -234,14 +240,16 @@ export class McpServers {
   async #connected(server: McpServerConfig): Promise<Connection> {
     const { name } = server;
     const live = this.#live.get(name);
-    if (live && !live.isClosed()) return live;
+    if (live && !live.isClosed() && isDeepStrictEqual(this.#configs.get(name), server)) return live;
     this.#live.delete(name);
     live?.retire(); // its process may be alive in spite of that, with calls under way
     const connecting = this.#connecting.get(name) ?? this.#start(server);
     this.#connecting.set(name, connecting);
     try {
       const connection = await connecting;
+      if (this.#killed.signal.aborted) connection.kill();
       this.#live.set(name, connection);
+      this.#configs.set(name, server);
       return connection;
     } finally {
       this.#connecting.delete(name);

@@ -69,6 +69,8 @@ export interface ThreadParts {
   ) => RuleSource;
   readonly worktrees?: (options: Pick<Workspace['options'], 'projectPath' | 'env'>) => Worktrees;
   readonly servers?: (workspace: Workspace) => ToolServers;
+  /** Connects all servers for the threads to come. */
+  readonly warmServers?: (workspace: Workspace) => Promise<void>;
   readonly skills?: (
     workspace: Workspace,
     options: { readonly allowUnsigned: boolean },

@@ -42,6 +42,9 @@ export function openRye(given: OpenRyeOptions): Rye {
   const start = <O>(request: object): RunHandle<O> =>
     // the types of inputs and outputs are for callers
     startRun(workspace, deliveries, request as RunRequest);
+  const warmUp = async (): Promise<void> =>
+    await workspace.warmUp(async () => await (await import('./warm-up.ts')).beginWarmUp(workspace));
+  if (options.eager === true) void warmUp();
   return {
     projectPath: options.projectPath,
     userSpacePath: options.userSpacePath,
@@ -65,6 +68,7 @@ export function openRye(given: OpenRyeOptions): Rye {
       workspace.define(directive);
       return directive;
     },
+    warmUp,
     addHandlers: (handlers) => workspace.added.add(handlers),
     ...featureServices(workspace),
     ...inspectionOf(workspace),

@@ -9,6 +9,7 @@ const OPEN_OPTIONS: Readonly<Record<keyof OpenRyeOptions, true>> = {
   env: true,
   onNotice: true,
   onMcpServer: true,
+  eager: true,
   preset: true,
   providers: true,
   tools: true,

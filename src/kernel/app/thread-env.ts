@@ -50,6 +50,7 @@ export interface ThreadEnvOptions {
 /** Builds everything that a thread needs to be prepared and run; reads and validates the configuration. */
 export async function threadEnv(base: Workspace, options: ThreadEnvOptions): Promise<ThreadEnv> {
   const parts = await threadParts(base);
+  await base.warming;
   const ports = connect(base, parts, { ...options, plugins: await addedPreset(base) }, () => env);
   const env: ThreadEnv = { ...ports, config: await readConfig(base, ports) };
   return env;

@@ -39,6 +39,12 @@ export interface WorkspaceParts {
   readonly added?: AddedHandlers;
 }
 
+/** A warm-up that has begun: threads that are started from now on share it. */
+export interface Warming {
+  /** Resolves when everything is ready or has failed. */
+  readonly done: Promise<void>;
+}
+
 export type SandboxMode = 'off' | 'auto' | 'required';
 
 type Observer = (event: LogEvent | UnknownEvent) => void | Promise<void>;
@@ -68,6 +74,8 @@ export class Workspace {
   readonly #directives: DefinedDirective[] = [];
   readonly #noticed = new Set<string>();
   readonly #ends = new Set<() => void>();
+  #isClosed = false;
+  #warming: Promise<Warming> | undefined;
 
   /** True for a run without a signing key, and for a job that brings its key along and has no user space: nothing is written there then. */
   get isGuest(): boolean {
@@ -212,9 +220,25 @@ export class Workspace {
     return this.store.maintenance === undefined || existsSync(path);
   }
 
-  /** Has something ended that this rye started, when it is closed. */
+  /** Has something ended that this rye started, when it is closed; at once if it is. */
   onClose(end: () => void): void {
-    this.#ends.add(end);
+    if (this.#isClosed) end();
+    else this.#ends.add(end);
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** The warm-up, if there was one. */
+  get warming(): Promise<Warming> | undefined {
+    return this.#warming;
+  }
+
+  /** Warms up, once. */
+  async warmUp(begin: () => Promise<Warming>): Promise<void> {
+    this.#warming ??= begin();
+    await (await this.#warming).done;
   }
 
   /** Opens the same spaces again, as their files are now. It is closed with this one. */
@@ -225,6 +249,7 @@ export class Workspace {
   }
 
   close(options?: CloseOptions): void {
+    this.#isClosed = true;
     for (const end of this.#ends) end();
     this.#ends.clear();
     this.store.close(options);

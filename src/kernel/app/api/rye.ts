@@ -130,6 +130,12 @@ export interface Rye {
     declaration: DirectiveDeclaration<D, O>,
   ): Promise<DefinedDirective<DirectiveInputs<D>, DirectiveOutputs<O>>>;
   /**
+   * Connects the configured MCP servers, reads models and skills and loads the client of the providers, so that the first run
+   * need not wait for it. Runs share what is under way; the servers live until rye is closed. Further calls do nothing. Never
+   * rejects: a server that fails is told to `onMcpServer`, the rest is a notice, and the first run tries it again.
+   */
+  warmUp(): Promise<void>;
+  /**
    * Adds handlers for the threads that this rye runs, also for those in progress: they are asked and told from the next
    * question and event on, after the handlers of presets. Returns the function that removes them. Throws `hook_invalid`.
    */
@@ -215,6 +221,8 @@ export interface OpenRyeOptions {
   readonly onNotice?: (notice: string) => void;
   /** Called with each MCP server that was started or failed to start. */
   readonly onMcpServer?: (start: McpServerStart) => void;
+  /** True to warm up at once, in the background. Default: when the first run needs it. */
+  readonly eager?: boolean;
   /** Defaults of every run. */
   readonly preset?: Preset;
   /** Kinds of providers besides those that rye ships, by the `kind` of provider files. Replaces a shipped kind of the same name. */
