@@ -113,6 +113,59 @@ describe('a plug-in', () => {
     expect((await rye('execute', 'tool', 'one/place')).stdout).toContain(lab.project);
   });
 
+  it('shows its entries as lines, made safe, in the run, the log, the tree and the page', async () => {
+    install(`
+export const plugin = ({ projectPath }) => ({
+  name: 'one',
+  events: {
+    'one/board': ({ rows }) => ['board of ' + rows.length, ...rows, '\\u001b[31m<b>red</b>'],
+    'one/said': (details, content) => ['by ' + details.by + ':', content.toUpperCase()],
+  },
+  commands: [{
+    name: 'board',
+    summary: 'Put a board',
+    run: async ({ words: [id, ...rows], rye }) => {
+      await rye.trees.append(id, { type: 'custom', customType: 'one/board', data: { rows } });
+      const said = { customType: 'one/said', content: 'hello', display: true, details: { by: 'Ada' } };
+      await rye.trees.append(id, { type: 'custom_message', ...said });
+    },
+  }],
+});
+`);
+    let go = (): void => undefined;
+    const held = new Promise<void>((resolve) => {
+      go = resolve;
+    });
+    const server = await lab.model([
+      calls({ kind: 'wait', until: held }, toolUse('rye_file_system_ls', {}, 'a')),
+      reply('Done.'),
+    ]);
+    const permissions = '<execute><tool>rye/file-system/*</tool></execute>';
+    lab.signed('directives/note.md', directive('note', { permissions }));
+    const running = rye('run', 'note', '--thread-id', 'n', '--model', 'claude-haiku-5-5');
+    await server.request(0);
+    expect((await rye('board', 'n', 'first', 'second')).code).toBe(0);
+    go();
+    const { code, stderr } = await running;
+    expect(code).toBe(0);
+    const outputs = [
+      stderr,
+      (await rye('logs', 'n')).stdout,
+      (await rye('threads', 'entries', 'n', '--filter', 'all')).stdout,
+      (await rye('threads', 'export', 'n', '--format', 'html')).stdout,
+    ];
+    for (const output of outputs) {
+      expect(output).toContain('board of 2');
+      expect(output).not.toContain('\u001B[31m');
+    }
+    const [run = '', log = '', , page = ''] = outputs;
+    for (const text of ['first', 'second', 'by Ada:', 'HELLO']) expect(run).toContain(text);
+    expect(log).toContain('by Ada:\u240aHELLO');
+    expect(page).toContain('second');
+    expect(page).not.toContain('<b>red');
+    expect(page).toContain('HELLO');
+  });
+
   it('is found by a child and by a resumed thread, which need no program', async () => {
     install(WHOLE);
     await runNote([calls(toolUse('one_place', {}, 'a')), reply('Done.'), reply('Again.')]);

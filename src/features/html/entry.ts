@@ -74,7 +74,7 @@ function shapeOf(entry: TreeEntry, page: PageContext): Shape {
   const who = account ? html`${title}: ${linked(account)}` : title;
   if (isKnown(entry, 'custom_message') && !entry.payload.display)
     return { look: 'setting', who, body: hiddenText(entry.payload.content) };
-  if (account === undefined || isKnown(entry, 'custom'))
+  if (account === undefined || (isKnown(entry, 'custom') && parts.length === 0))
     return { look: 'setting', who, body: asData(entry, page) };
   const look = LOOKS[entry.event_type] ?? 'setting';
   const body = parts.map(({ name, text }) => {

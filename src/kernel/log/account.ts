@@ -43,7 +43,7 @@ export interface Account {
 /** A whole text that an event holds. */
 interface Part {
   readonly name: string;
-  /** The member of the payload that holds it, and nothing else. */
+  /** The member of the payload that it shows, and nothing else. */
   readonly member?: string;
   readonly text: string;
 }
@@ -59,6 +59,7 @@ const VERBOSE: readonly AccountReader[] = ['verbose'];
 const PAGE: readonly AccountReader[] = ['page'];
 const DETAILS: readonly AccountReader[] = ['details'];
 const MARKDOWN: readonly AccountReader[] = ['markdown'];
+const SHOWN: readonly AccountReader[] = ['watcher', 'markdown'];
 /** The run takes another course. */
 const SWERVE = { tone: 'warning', readers: WATCHED } as const;
 
@@ -70,8 +71,11 @@ function entry(title: string, text: string, more: Partial<Account> = {}): Told {
   return { title, text, ...more };
 }
 
-/** Returns a few words about a custom entry. */
-export type CustomWords = (data: JsonObject) => string;
+/** Returns lines about a custom entry, or about a custom message with this content and these details. */
+export type CustomWords = (data: JsonObject, content?: string) => string | readonly string[];
+
+/** Lines of a plug-in about one entry; the others are not shown. */
+const MAX_LINES = 200;
 
 /** The words of plug-ins about their custom entries, by the custom type. */
 const CUSTOM = new Map<string, CustomWords>();
@@ -81,15 +85,48 @@ export function wordCustomEntries(words: Readonly<Record<string, CustomWords>>):
   for (const [type, about] of Object.entries(words)) CUSTOM.set(type, about);
 }
 
-/** Words that fail are those that an entry without any has: a log stays readable. */
-function customWords(type: string, data: JsonObject): string {
+/** The lines of the plug-in; undefined for words that fail, so that a log stays readable. */
+function customLines(
+  type: string,
+  data: JsonObject,
+  content?: string,
+): readonly string[] | undefined {
   try {
-    const words: unknown = CUSTOM.get(type)?.(data);
-    if (typeof words === 'string') return words;
+    const words: unknown = CUSTOM.get(type)?.(data, content);
+    const lines: readonly unknown[] = Array.isArray(words) ? words : [words];
+    const isShown = lines.length > 0 && lines.every((line) => typeof line === 'string');
+    return isShown ? lines.slice(0, MAX_LINES) : undefined;
   } catch {
     // the entry is shown as it is
+    return undefined;
   }
-  return `${type} ${membersOf(data)}`.trim();
+}
+
+function customEntry({ custom_type: type, data }: EventPayloads['custom']): Told {
+  const lines = customLines(type, data);
+  if (lines === undefined) {
+    return entry('State', `${type} ${membersOf(data)}`.trim(), { readers: DETAILS });
+  }
+  const [text = '', ...rest] = lines;
+  const parts = rest.length === 0 ? [] : [{ name: 'Lines', member: 'data', text: rest.join('\n') }];
+  return entry('State', text, { readers: NEWS, parts });
+}
+
+function customMessage({
+  custom_type: type,
+  content,
+  display,
+  details = {},
+  images = [],
+}: EventPayloads['custom_message']): Told {
+  const sent = type === DELIVERY_ENTRY ? deliveryOf(content) : undefined;
+  const lines = customLines(type, details, content);
+  const words = images.length === 0 ? type : `${type}, ${imagesText(images)}`;
+  const shown = lines === undefined ? MARKDOWN : SHOWN;
+  return entry(sent ? 'Message' : 'Injected', sent ? `from ${sent.from}` : words, {
+    readers: display ? shown : DETAILS,
+    parts: [{ name: 'Text', member: 'content', text: sent?.text ?? lines?.join('\n') ?? content }],
+  });
 }
 
 function imagesText({ length }: readonly unknown[]): string {
@@ -128,16 +165,8 @@ const ACCOUNTS: { readonly [T in EventType]: (payload: EventPayloads[T]) => Told
       target,
       parts: [{ name: 'Summary', member: 'summary', text }],
     }),
-  custom: ({ custom_type: type, data }) =>
-    entry('State', customWords(type, data), { readers: DETAILS }),
-  custom_message: ({ custom_type: type, content, display, images = [] }) => {
-    const sent = type === DELIVERY_ENTRY ? deliveryOf(content) : undefined;
-    const words = images.length === 0 ? type : `${type}, ${imagesText(images)}`;
-    return entry(sent ? 'Message' : 'Injected', sent ? `from ${sent.from}` : words, {
-      readers: display ? MARKDOWN : DETAILS,
-      parts: [{ name: 'Text', member: 'content', text: sent?.text ?? content }],
-    });
-  },
+  custom: customEntry,
+  custom_message: customMessage,
   label: ({ target_id: target, label }) => {
     const text = label === null || label === '' ? 'none' : `"${label}"`;
     return entry('Label', `${text} on ${target}`, { readers: DETAILS, target });

@@ -9,6 +9,7 @@ import type { LogEvent, UnknownEvent } from '../../../src/kernel/core/events.ts'
 import type { JsonObject } from '../../../src/kernel/core/json.ts';
 import type { ToolOutcome } from '../../../src/kernel/core/message.ts';
 import { NO_COST, NO_USAGE } from '../../../src/kernel/core/usage.ts';
+import { wordCustomEntries } from '../../../src/kernel/log/account.ts';
 import { createFakeIo, type FakeIo } from '../../helpers/fake-io.ts';
 import { screenOf } from '../../helpers/screen.ts';
 import { assistantMessage, COMPLETED, event, LIMITED, STARTED } from '../events.ts';
@@ -92,6 +93,14 @@ function answered(call_id: string, text: string, data: JsonObject = {}): LogEven
 const DRAWING = new RegExp(`${ESCAPE}\\[(?:\\?25[lh]|\\?2026[lh]|\\d*[ABCJK])`, 'g');
 
 const DELTAS = ['Hello,', ' **Ada**.'].map((text) => event('token_delta', { text }));
+
+it('shows all lines of a plug-in about its entry, and none as a control', () => {
+  wordCustomEntries({ 'one/live': () => ['a board', 'row 1', '\u001b[2Jrow 2'] });
+  const { show: see, output } = viewOf();
+  const lines = see(STARTED, event('custom', { custom_type: 'one/live', data: {} })).join('\n');
+  expect(lines).toMatch(/· a board\n {4}row 1\n {4}.*row 2/);
+  expect(output()).not.toContain('\u001b[2J');
+});
 
 describe('waits for a provider', () => {
   const problem = event('error_classified', {

@@ -27,7 +27,7 @@ import {
   ThoughtBlock,
 } from './live-blocks.ts';
 import { Meters, shortModel, shortUsd } from './meters.ts';
-import { payloadOf, runLine } from './progress-line.ts';
+import { payloadOf, runLine, wordedLines } from './progress-line.ts';
 import { paint } from './text.ts';
 
 /** The waits for a provider that does not answer, from the first to the next answer. */
@@ -313,9 +313,12 @@ class View implements LiveView {
     if (line === undefined) return;
     this.#endMessage();
     const mark = line.tone === 'plain' ? '·' : '!';
-    const text = paint(line.tone, shown`  ${mark} ${line.text}`, this.#options.colors);
+    const { colors } = this.#options;
+    const text = paint(line.tone, shown`  ${mark} ${line.text}`, colors);
     const { reason } = line;
-    this.#add(reason === undefined ? lineBlock([text]) : new HeldLine(reason, text));
+    if (reason !== undefined) return this.#add(new HeldLine(reason, text));
+    const more = wordedLines(event).map((one) => paint(line.tone, shown`    ${one}`, colors));
+    this.#add(lineBlock([text, ...more]));
   }
 
   #details(event: LogEvent | UnknownEvent): void {

@@ -47,6 +47,14 @@ export function progressLine(
     : { tone, text: shown`${head}: ${reason}`, head, reason };
 }
 
+/** Formats the lines of a plug-in about an entry that a person who watches a run is shown, below its progress line. */
+export function wordedLines(event: LogEvent | UnknownEvent): readonly Shown[] {
+  const { event_type: type } = event;
+  if (type !== 'custom' && type !== 'custom_message') return [];
+  const texts = accountOf(event)?.parts.map(({ text }) => text) ?? [];
+  return texts.flatMap((text) => text.split('\n')).map((line) => oneLine(line));
+}
+
 /**
  * Formats the events of a running thread like {@link runLine}. The end of a call names its input: of several calls that run
  * at once, a reader has to know which one failed.

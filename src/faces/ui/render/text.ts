@@ -18,7 +18,7 @@ import type { Colors } from '../terminal-text.ts';
 import { oneLine, type Shown, shown } from '../visible.ts';
 import { deliveredText } from './delivered.ts';
 import { nextLine } from './outcome.ts';
-import { type ProgressLine, payloadOf, runLines } from './progress-line.ts';
+import { type ProgressLine, payloadOf, runLines, wordedLines } from './progress-line.ts';
 
 /** Renders text for a log file or a pipe: short progress lines on stderr, the final result on stdout. */
 export function createTextRenderer(io: Io, colors: Colors, isQuiet: boolean): Renderer {
@@ -91,6 +91,7 @@ function createProgress(
       for (const one of held) print(one.line);
       held = [];
       print(line);
+      for (const one of wordedLines(event)) print({ tone: 'plain', text: shown`  ${one}` });
     },
     end: (result) => {
       const told = oneLine(result?.error?.message ?? '');

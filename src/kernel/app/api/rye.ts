@@ -5,6 +5,7 @@ import type { HookDeclaration, HookEvent } from '../../core/hook.ts';
 import type { IdSource } from '../../core/ids.ts';
 import type { JsonObject, JsonValue } from '../../core/json.ts';
 import type { DecidingHandlers, HandlerMap, RunEvent } from '../../hooks/handlers.ts';
+import type { CustomWords } from '../../log/account.ts';
 import type { ProviderKinds } from '../../providers/provider.ts';
 import type { CloseOptions, Store } from '../../storage/store.ts';
 import type { LibraryTool, Preset } from '../presets.ts';
@@ -177,6 +178,7 @@ export interface PriceList {
 }
 
 export type { McpServerStart } from '../../core/events.ts';
+export type { CustomWords } from '../../log/account.ts';
 
 /** An MCP server: a command to start, or a url. `${NAME}` in `env` and `headers` is a variable of the environment. */
 export interface McpServerOptions {
@@ -275,8 +277,11 @@ export interface Plugin {
   readonly subscribers?: readonly Subscriber[];
   /** SQL statements for the plug-in's database in the project's `.ai/state/plugins`; each runs once, in order. Only add to the list. */
   readonly tables?: readonly string[];
-  /** Words for people about custom entries, by their custom type. */
-  readonly events?: Readonly<Record<string, (data: JsonObject) => string>>;
+  /**
+   * Lines for people about custom entries, by their custom type; of a custom message, `data` has its details. People who
+   * watch a run are shown such entries too.
+   */
+  readonly events?: Readonly<Record<string, CustomWords>>;
   /** Commands of `rye`. One does not replace a command that rye has. */
   readonly commands?: readonly PluginCommand[];
 }
