@@ -1,5 +1,7 @@
 import type * as Threads from 'node:worker_threads';
 import type { Workspace } from '../../kernel/app/workspace.ts';
+import type { Place } from './match/evaluate.ts';
+import { javaScriptOf } from './stream/expression.ts';
 import type { SlowMatcher } from './stream/session.ts';
 
 /**
@@ -12,8 +14,13 @@ const LIMIT_TICKS = 25;
 /** Runs inside of the worker, so that an endless expression blocks nothing else. */
 const SCRIPT = `
 const { parentPort } = require('node:worker_threads');
-parentPort.on('message', ({ expression, text }) => {
-  parentPort.postMessage(new RegExp(expression, 'u').test(text));
+parentPort.on('message', ({ source, flags, text, limit }) => {
+  const places = [];
+  for (const found of text.matchAll(new RegExp(source, flags + 'g'))) {
+    places.push({ start: found.index, end: found.index + found[0].length });
+    if (places.length === limit) break;
+  }
+  parentPort.postMessage(places);
 });
 parentPort.postMessage('ready');
 `;
@@ -21,7 +28,8 @@ parentPort.postMessage('ready');
 interface Job {
   readonly expression: string;
   readonly text: string;
-  readonly settle: (found: boolean | 'timeout') => void;
+  readonly limit: number;
+  readonly settle: (found: readonly Place[] | 'timeout') => void;
 }
 
 /**
@@ -37,10 +45,19 @@ export class RegexWorker implements SlowMatcher {
   #isReady = false;
 
   async find(expression: string, text: string): Promise<boolean | 'timeout'> {
+    const places = await this.places(expression, text, 1);
+    return places === 'timeout' ? places : places.length > 0;
+  }
+
+  async places(
+    expression: string,
+    text: string,
+    limit: number,
+  ): Promise<readonly Place[] | 'timeout'> {
     this.#threads ??= await import('node:worker_threads');
     const { Worker } = this.#threads;
     return await new Promise((settle) => {
-      this.#queue.push({ expression, text, settle });
+      this.#queue.push({ expression, text, limit, settle });
       this.#next(Worker);
     });
   }
@@ -65,25 +82,26 @@ export class RegexWorker implements SlowMatcher {
       if (ticks === LIMIT_TICKS) this.#giveUp('timeout', Worker);
     }, TICK_MS);
     this.#running = { job, timer };
-    worker.postMessage({ expression: job.expression, text: job.text }, []);
+    const { expression, text, limit } = job;
+    worker.postMessage({ ...javaScriptOf(expression), text, limit }, []);
   }
 
   #start(Worker: typeof Threads.Worker): Threads.Worker {
     this.#isReady = false;
     const worker = new Worker(SCRIPT, { eval: true, env: {}, stdin: false });
-    worker.on('message', (found: boolean | 'ready') => {
+    worker.on('message', (found: readonly Place[] | 'ready') => {
       if (worker !== this.#worker) return;
       if (found === 'ready') this.#isReady = true;
       else this.#settle(found);
       this.#next(Worker);
     });
     worker.on('error', () => {
-      if (worker === this.#worker) this.#giveUp(false, Worker);
+      if (worker === this.#worker) this.#giveUp([], Worker);
     });
     return worker;
   }
 
-  #settle(found: boolean | 'timeout'): void {
+  #settle(found: readonly Place[] | 'timeout'): void {
     const running = this.#running;
     this.#running = undefined;
     clearInterval(running?.timer);
@@ -91,7 +109,7 @@ export class RegexWorker implements SlowMatcher {
   }
 
   /** Ends a worker that hangs or died; the next check starts another. */
-  #giveUp(verdict: false | 'timeout', Worker: typeof Threads.Worker): void {
+  #giveUp(verdict: readonly Place[] | 'timeout', Worker: typeof Threads.Worker): void {
     const worker = this.#worker;
     this.#worker = undefined;
     void worker?.terminate();

@@ -14,6 +14,7 @@ import type {
 } from '../../kernel/app/api/rules.ts';
 import type { Workspace } from '../../kernel/app/workspace.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
+import type { JsonValue } from '../../kernel/core/json.ts';
 import type { PlannedRule, RuleSettings } from '../../kernel/core/plan.ts';
 import { absoluteSearchPath, didYouMean } from '../../kernel/core/text.ts';
 import { ruleName } from '../../kernel/items/rule.ts';
@@ -22,9 +23,16 @@ import { compileGlob } from '../../kernel/tools/glob-pattern.ts';
 import { walkFiles } from '../../kernel/tools/walk.ts';
 import { regexWorkerOf } from './regex-worker.ts';
 import { AnswerWatch, cutsAnswer } from './stream/answer-watch.ts';
-import { compileRules, type RuleSet, rulesOf, type SortedRule, sortRules } from './stream/rules.ts';
+import {
+  compileRules,
+  type RuleSet,
+  rulesOf,
+  type SortedRule,
+  type StreamRule,
+  sortRules,
+} from './stream/rules.ts';
 import { RuleSession } from './stream/session.ts';
-import { loadRules } from './thread-rules.ts';
+import { loadRules, matchParts } from './thread-rules.ts';
 
 const MAX_SCANNED_BYTES = 5 * 1024 * 1024;
 const WRITE = 'write';
@@ -133,15 +141,15 @@ class Checker {
       projectPath: this.#workspace.options.projectPath,
       toolIds: new Map(),
       slow: regexWorkerOf(this.#workspace),
+      match: matchParts(this.#workspace),
     });
     const watcher = new AnswerWatch(session, 1);
     for (const event of eventsOf(sample)) watcher.observe(event);
     await watcher.settle();
-    return watcher.takeTriggers().flatMap(({ rule: name }): readonly RuleHit[] => {
-      const rule = this.#real.rules.find((one) => one.name === name);
+    return watcher.takeTriggers().flatMap((trigger): readonly RuleHit[] => {
+      const rule = this.#real.rules.find((one) => one.name === trigger['rule']);
       if (!rule) return [];
-      const line =
-        rule.slow.length === 0 ? lineOfMatch(this.#real, rule.index, sample.text) : undefined;
+      const line = this.#lineOf(rule, trigger['line'], sample.text);
       return [
         {
           rule: rule.name,
@@ -150,6 +158,13 @@ class Checker {
         },
       ];
     });
+  }
+
+  #lineOf(rule: StreamRule, found: JsonValue | undefined, text: string): number | undefined {
+    if (typeof found === 'number') return found;
+    return rule.slow.length > 0 || rule.match
+      ? undefined
+      : lineOfMatch(this.#real, rule.index, text);
   }
 }
 

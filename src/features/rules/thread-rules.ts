@@ -1,7 +1,8 @@
+import { homedir } from 'node:os';
 import { basename } from 'node:path';
 import { filled, readSettings } from '../../kernel/app/settings.ts';
 import type { Workspace } from '../../kernel/app/workspace.ts';
-import { EXIT, toRyeError } from '../../kernel/core/errors.ts';
+import { EXIT, RyeError, toRyeError } from '../../kernel/core/errors.ts';
 import { SPACES } from '../../kernel/core/ids.ts';
 import { compact } from '../../kernel/core/json.ts';
 import type { RuleSettings, ThreadPlan } from '../../kernel/core/plan.ts';
@@ -14,10 +15,13 @@ import type { LoopPorts } from '../../kernel/loop/ports.ts';
 import type { ContinuedPath, RulePlan, RuleSource } from '../../kernel/threads/ports.ts';
 import { compileGlob } from '../../kernel/tools/glob-pattern.ts';
 import { sha256Hex } from '../../kernel/trust/keys.ts';
+import { findAst } from './match/ast-grep.ts';
+import { PastCalls } from './match/calls.ts';
+import { matchProblem } from './match/problem.ts';
 import { regexWorkerOf } from './regex-worker.ts';
 import { AnswerWatch } from './stream/answer-watch.ts';
 import { compileRules, type DeclaredRule, rulesOf, sortRules } from './stream/rules.ts';
-import { RuleSession, restoreHistory } from './stream/session.ts';
+import { type MatchParts, RuleSession, restoreHistory } from './stream/session.ts';
 
 export interface RuleCatalog {
   readonly settings: RuleSettings;
@@ -85,6 +89,7 @@ export type RuleContent = Pick<
   | 'enabled'
   | 'directives'
   | 'conditions'
+  | 'match'
   | 'scope'
   | 'globs'
   | 'interrupt'
@@ -107,8 +112,9 @@ export function parsedRule(
 ): DeclaredRule {
   // the build has compiled its conditions and globs
   const baked = shippedMeaning('rule', text) as RuleContent | undefined;
-  const content: RuleContent = baked ?? parseRule(text, path);
-  const { conditions, scope, globs, body, engine, interrupt, repeat, gap } = content;
+  const content: RuleContent = baked ?? checkedRule(text, path);
+  const { conditions, match, scope, globs, body, engine, interrupt, repeat, gap } = content;
+  const identity = [conditions, scope, globs, body, ...(match ? [match] : [])];
   return {
     id,
     description: content.description,
@@ -121,8 +127,9 @@ export function parsedRule(
       name: ruleName(path),
       space,
       path,
-      sha256: sha256Hex(JSON.stringify([conditions, scope, globs, body])),
+      sha256: sha256Hex(JSON.stringify(identity)),
       conditions,
+      match,
       scope,
       globs,
       interrupt,
@@ -132,6 +139,14 @@ export function parsedRule(
       body,
     }),
   };
+}
+
+/** Reads a rule and its condition. Throws `rule_malformed` with the location. */
+function checkedRule(text: string, path: string): Rule {
+  const rule = parseRule(text, path);
+  const problem = matchProblem(rule);
+  if (problem) throw new RyeError(problem.code, problem.message, problem);
+  return rule;
 }
 
 /** The members of a rule file that have no effect. A rule that rye ships has none. */
@@ -166,11 +181,17 @@ export class ThreadRules implements RuleSource {
     };
   }
 
-  watch(plan: ThreadPlan, { tree, leafId }: ContinuedPath): LoopPorts['watchStream'] {
+  watch(
+    plan: ThreadPlan,
+    { tree, leafId }: ContinuedPath,
+  ): Pick<LoopPorts, 'watchStream' | 'noteMessage'> {
     const { rules } = plan;
-    if (!rules || rules.stream.length === 0) return undefined;
+    if (!rules || rules.stream.length === 0) return {};
     const set = compileRules(rules.stream, rules.settings, compileGlob);
     const isSlow = set.rules.some(({ slow }) => slow.length > 0);
+    const match = set.rules.some((rule) => rule.match) ? matchParts(this.#workspace) : undefined;
+    if (tree) match?.calls.restore(tree, leafId);
+    match?.calls.begin();
     const session = new RuleSession({
       rules: set,
       settings: rules.settings,
@@ -178,10 +199,27 @@ export class ThreadRules implements RuleSource {
       toolIds: new Map(plan.tools.map(({ name, id }) => [name, id])),
       history: tree && restoreHistory(tree, leafId),
       slow: isSlow ? regexWorkerOf(this.#workspace) : undefined,
+      match,
     });
-    return (turn, record) => new AnswerWatch(session, turn, record);
+    return {
+      watchStream: (turn, record) => new AnswerWatch(session, turn, record),
+      ...(match ? { noteMessage: (message) => match.calls.note(message) } : {}),
+    };
   }
 }
+
+/** The engines for rules with `match`, and a thread that has done nothing. */
+export function matchParts(workspace: Workspace): MatchParts {
+  return {
+    homePath: workspace.options.env?.['HOME'] ?? homedir(),
+    calls: new PastCalls(),
+    places: async (expression, text) =>
+      await regexWorkerOf(workspace).places(expression, text, MAX_PLACES),
+    ast: findAst,
+  };
+}
+
+const MAX_PLACES = 1000;
 
 /** The group of stream rules over all spaces. Errors: `config_invalid` with the place. */
 async function readRuleSettings(config: Config): Promise<RuleSettings> {

@@ -201,7 +201,7 @@ function withoutRules({ spaces }: Workspace): ThreadPorts['rules'] {
     },
     watch: ({ rules }) => {
       if (rules !== undefined && rules.stream.length > 0) throw featureMissing('rules');
-      return undefined;
+      return {};
     },
   };
 }

@@ -347,6 +347,8 @@ export interface PlannedRule {
   /** SHA-256 hex of the rule's text, conditions and scope, which identifies it in the record of injections. */
   readonly sha256: string;
   readonly conditions: readonly string[];
+  /** A condition of the matching language, beside the others; absent: none. */
+  readonly match?: JsonObject;
   readonly scope: readonly string[];
   readonly globs: readonly string[];
   readonly interrupt?: InterruptMode;

@@ -11,8 +11,8 @@ import { normalizeNewlines, type SourceText, shifted } from './source.ts';
 /** A YAML mapping with the locations of its top-level keys. */
 export interface YamlMapping {
   readonly value: JsonObject;
-  /** Returns the location of a top-level key; the mapping's start if it has no such key. */
-  locate(key: string): SourceLocation;
+  /** Returns the location of a key, by the keys and indexes that lead to it, or of the last one that exists. */
+  locate(key: string, ...rest: readonly (string | number)[]): SourceLocation;
 }
 
 /** Like {@link parseMapping}, for texts that were read before without the parser. */
@@ -20,7 +20,7 @@ export function parseYamlMapping(source: SourceText, code: ErrorCode): YamlMappi
   let parsed: YamlMapping | undefined;
   const parse = (): YamlMapping => (parsed ??= parseMapping(source, code));
   const value = meaningOf('mapping', source.text, () => parse().value);
-  return { value, locate: (key) => parse().locate(key) };
+  return { value, locate: (...place) => parse().locate(...place) };
 }
 
 /**
@@ -51,9 +51,7 @@ function parseMapping(source: SourceText, code: ErrorCode): YamlMapping {
       hint: 'Write one "key: value" on each line.',
     });
   }
-  const places = new Map<string, number>();
-  for (const { key, offset } of topLevelKeys(document.contents)) places.set(key, offset);
-  return { value, locate: (key) => at(places.get(key) ?? 0) };
+  return { value, locate: (...place) => at(offsetOf(document.contents, place)) };
 }
 
 function toPlain(
@@ -70,18 +68,42 @@ function toPlain(
   }
 }
 
-function topLevelKeys(contents: unknown): { readonly key: string; readonly offset: number }[] {
-  if (typeof contents !== 'object' || contents === null || !('items' in contents)) return [];
-  if (!Array.isArray(contents.items)) return [];
-  return contents.items.flatMap(
-    (pair: { readonly key?: { readonly value?: unknown; readonly range?: unknown } }) => {
-      const { value, range } = pair.key ?? {};
-      const offset: unknown = Array.isArray(range) ? range[0] : undefined;
-      return typeof value === 'string' && typeof offset === 'number'
-        ? [{ key: value, offset }]
-        : [];
-    },
+/** The offset of the node that the keys and indexes lead to, or of the last one on the way. */
+function offsetOf(contents: unknown, place: readonly (string | number)[]): number {
+  let offset = 0;
+  let node = contents;
+  for (const step of place) {
+    if (!isCollection(node)) break;
+    const pair = node.items.find((item) => isPair(item) && item.key.value === step);
+    const found = typeof step === 'number' ? node.items[step] : isPair(pair) ? pair.key : undefined;
+    if (!isRanged(found)) break;
+    offset = found.range[0];
+    node = isPair(pair) ? pair.value : found;
+  }
+  return offset;
+}
+
+function isCollection(node: unknown): node is { readonly items: readonly unknown[] } {
+  return isObject(node) && 'items' in node && Array.isArray(node.items);
+}
+
+function isPair(
+  node: unknown,
+): node is { readonly key: { readonly value: unknown }; readonly value: unknown } {
+  return isObject(node) && 'key' in node && isObject(node.key) && 'value' in node.key;
+}
+
+function isRanged(node: unknown): node is { readonly range: readonly [number] } {
+  return (
+    isObject(node) &&
+    'range' in node &&
+    Array.isArray(node.range) &&
+    typeof node.range[0] === 'number'
   );
+}
+
+function isObject(node: unknown): node is object {
+  return typeof node === 'object' && node !== null;
 }
 
 /** Reads the members of a YAML mapping; errors have the location of the member. */

@@ -1,6 +1,6 @@
 import { basename } from 'node:path';
-import { RyeError } from '../core/errors.ts';
-import { compact, type JsonObject } from '../core/json.ts';
+import { RyeError, type SourceLocation } from '../core/errors.ts';
+import { compact, isJsonObject, type JsonObject } from '../core/json.ts';
 import {
   INTERRUPT_MODES,
   type InterruptMode,
@@ -21,6 +21,8 @@ export interface Rule {
   readonly description: string;
   /** Regular expressions; any match triggers the rule. */
   readonly conditions: readonly string[];
+  /** The members `match` and `ast_condition` as one condition; absent: there are none. The feature reads it. */
+  readonly match?: JsonObject;
   /** Tokens, or lists of them with commas. The loop splits them, because globs may contain commas. */
   readonly scope: readonly string[];
   readonly globs: readonly string[];
@@ -45,6 +47,8 @@ export interface Rule {
 /** Accepted spellings of the members; the first one in a file counts. */
 const SPELLINGS = {
   condition: ['condition', 'conditions', 'ttsr_trigger', 'ttsrTrigger'],
+  match: ['match'],
+  ast_condition: ['ast_condition', 'astCondition'],
   interrupt: ['interrupt', 'interrupt_mode', 'interruptMode'],
   repeat: ['repeat', 'repeat_mode', 'repeatMode'],
   gap: ['gap', 'repeat_gap', 'repeatGap'],
@@ -57,10 +61,10 @@ const SPELLINGS = {
   engine: ['engine'],
 } as const;
 
-const OTHER_MEMBERS = ['name', 'title', 'version', 'author', 'category', 'tags', 'question'];
+const OTHER_MEMBERS = ['name', 'title', 'version', 'author', 'category', 'tags'];
 
 /** Conditions of other programs that rye does not have. */
-const FOREIGN_CONDITIONS = new Set(['astCondition', 'ast_condition', 'match']);
+const FOREIGN_CONDITIONS = new Set(['question']);
 
 /** Parses a rule file: YAML frontmatter and the body. Throws `rule_malformed` with the location in the file. */
 export const parseRule = rememberParsed((text, path): Rule => {
@@ -85,7 +89,7 @@ export const parseRule = rememberParsed((text, path): Rule => {
     path,
     name: ruleName(path),
     description: reader.text(key('description')) ?? '',
-    conditions: reader.entries(key('condition')),
+    ...readConditions(mapping, reader, key),
     scope: reader.entries(key('scope')),
     globs: reader.entries(key('globs')),
     interrupt: reader.oneOf(key('interrupt'), INTERRUPT_MODES),
@@ -97,10 +101,41 @@ export const parseRule = rememberParsed((text, path): Rule => {
     engine: reader.oneOf(key('engine'), RULE_ENGINES) ?? 're2',
     body,
     metadata: mapping.value,
-    warnings: unknownMembers(mapping),
+    warnings: ignoredMembers(mapping),
     mapping,
   });
 });
+
+/** Reads what triggers the rule: `match` alone, or any of the others. */
+function readConditions(
+  mapping: YamlMapping,
+  reader: MetadataReader,
+  key: (member: keyof typeof SPELLINGS) => string,
+): Pick<Rule, 'conditions' | 'match'> {
+  const { match } = mapping.value;
+  if (match !== undefined && match !== null) {
+    if (typeof match === 'string') return { conditions: [], match: { regex: match } };
+    if (Array.isArray(match)) return { conditions: [], match: { any: match } };
+    if (isJsonObject(match)) return { conditions: [], match };
+    throw reader.wrong('match', 'a text, a list or a mapping');
+  }
+  const conditions = reader.entries(key('condition'));
+  const patterns = reader.entries(key('ast_condition'));
+  return patterns.length === 0 ? { conditions } : { conditions, match: { ast: [...patterns] } };
+}
+
+/** The place in the file of a step into {@link Rule.match}. */
+export function locateInMatch(
+  { mapping }: Pick<Rule, 'mapping'>,
+  place: readonly (string | number)[],
+): SourceLocation {
+  const { match } = mapping.value;
+  if (match === undefined || match === null) {
+    const member = SPELLINGS.ast_condition.find((name) => Object.hasOwn(mapping.value, name));
+    return mapping.locate(member ?? 'match', ...place.slice(1));
+  }
+  return mapping.locate('match', ...(isJsonObject(match) ? place : place.slice(1)));
+}
 
 /** Returns the name of a rule: its file name without extension. */
 export function ruleName(path: string): string {
@@ -116,10 +151,21 @@ function readGap(mapping: YamlMapping, reader: MetadataReader, key: string): num
   return value;
 }
 
-function unknownMembers(mapping: YamlMapping): readonly ItemProblem[] {
+/** The members beside which `match` counts alone. */
+const BESIDE_MATCH = new Set<string>([...SPELLINGS.condition, ...SPELLINGS.ast_condition]);
+
+function ignoredMembers(mapping: YamlMapping): readonly ItemProblem[] {
   const known: string[] = [...Object.values(SPELLINGS).flat(), ...OTHER_MEMBERS];
   const problems = new Problems();
   for (const member of Object.keys(mapping.value)) {
+    if (Object.hasOwn(mapping.value, 'match') && BESIDE_MATCH.has(member)) {
+      problems.warn({
+        code: 'rule_malformed',
+        message: `"${member}" is ignored beside match`,
+        location: mapping.locate(member),
+        hint: 'Put both in a list: match: {any: […]}.',
+      });
+    }
     if (known.includes(member)) continue;
     if (FOREIGN_CONDITIONS.has(member)) {
       problems.warn({

@@ -59,7 +59,7 @@ const CHECKS: Readonly<Record<ItemType, Check>> = {
   rule: (source, problems) => {
     const rule = parseRule(source.text, source.path);
     problems.addAll(rule.warnings);
-    if (rule.conditions.length === 0 && !rule.alwaysApply) {
+    if (rule.conditions.length === 0 && !rule.match && !rule.alwaysApply) {
       problems.warn({
         code: 'rule_malformed',
         message: 'the rule has no condition, so it never matches',

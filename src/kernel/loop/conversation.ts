@@ -202,7 +202,7 @@ const GROWTH_BEFORE_ASKING_AGAIN = 1.1;
  * log, never before.
  */
 export class Conversation {
-  readonly #ports: Pick<LoopPorts, 'definitions' | 'watchStream'>;
+  readonly #ports: Pick<LoopPorts, 'definitions' | 'watchStream' | 'noteMessage'>;
   readonly #outbox: Outbox;
   readonly #meter = new ContextMeter();
   readonly #preamble: Preamble;
@@ -286,6 +286,7 @@ export class Conversation {
   #append(message: Message): void {
     this.#messages.push(message);
     this.#meter.add(message);
+    this.#ports.noteMessage?.(message);
   }
 
   /** Writes `records` at once, and records `drafts` as soon as no answer waits for its results. */

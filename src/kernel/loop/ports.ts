@@ -368,6 +368,8 @@ export interface LoopPorts {
   refreshTools?(): Promise<readonly EventDraft[]>;
   /** Called once for each answer, and ends the earlier answer's watcher. The watcher calls `record` with drafts for the log. */
   watchStream?(turn: number, record: (draft: EventDraft) => void): StreamWatcher;
+  /** Called with each message that enters the conversation, after it is in the log. */
+  readonly noteMessage?: (message: Message) => void;
   /** undefined: there is nothing to compact. */
   compact?(request: CompactionRequest, signal: AbortSignal): Promise<Compaction | undefined>;
 }

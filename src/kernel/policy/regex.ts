@@ -24,6 +24,24 @@ export function regexFinds(pattern: string, text: string): boolean {
   return compile(pattern).matcher(text).find();
 }
 
+/** Returns the places of a pattern that can watch a stream, in UTF-16 units and at most so many. */
+export function regexSpans(
+  pattern: string,
+  text: string,
+  limit: number,
+): readonly { readonly start: number; readonly end: number }[] {
+  const matcher = searched
+    .getOrMake(pattern, () => RE2JS.compile(RE2JS.translateRegExp(pattern)))
+    .matcher(text);
+  const spans: { start: number; end: number }[] = [];
+  while (spans.length < limit && matcher.find()) {
+    spans.push({ start: matcher.start(), end: matcher.end() });
+  }
+  return spans;
+}
+
+const searched = new LruMap<string, RE2JS>(CACHE_SIZE);
+
 function compile(pattern: string): RE2JS {
   return compiled.getOrMake(pattern, () => RE2JS.compile(pattern));
 }

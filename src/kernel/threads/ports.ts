@@ -51,7 +51,7 @@ export interface RuleSource {
   /** Returns the rules of a new thread; undefined if there are none to watch, and nothing that could watch them. */
   plan(directive: string): Promise<RulePlan | undefined>;
   /** Compiles the rules of a plan for one run, which remembers what the path that it continues was told. */
-  watch(plan: ThreadPlan, path: ContinuedPath): LoopPorts['watchStream'];
+  watch(plan: ThreadPlan, path: ContinuedPath): Pick<LoopPorts, 'watchStream' | 'noteMessage'>;
 }
 
 /** The path of a session tree that a run continues; a new thread has none. */

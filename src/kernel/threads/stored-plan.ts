@@ -172,6 +172,7 @@ const rule = objectOf<PlannedRule>({
   path: TEXT,
   sha256: TEXT,
   conditions: texts,
+  match: optional(OBJECT),
   scope: texts,
   globs: texts,
   interrupt: optional(oneOf(INTERRUPT_MODES)),

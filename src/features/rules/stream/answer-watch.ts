@@ -5,7 +5,8 @@ import { escapeXml } from '../../../kernel/core/text.ts';
 import type { Interrupt, Reminder, StreamWatcher, WhatRuns } from '../../../kernel/loop/ports.ts';
 import type { StreamMatcher } from '../../../kernel/policy/regex-stream.ts';
 import type { ModelEvent } from '../../../kernel/providers/provider.ts';
-import { type CallHit, CallWatch } from './call-watch.ts';
+import { type EvidenceLine, evaluate, type MatchText } from '../match/evaluate.ts';
+import { type CallFile, type CallHit, CallWatch } from './call-watch.ts';
 import type { StreamRule } from './rules.ts';
 import type { RuleSession } from './session.ts';
 
@@ -20,6 +21,8 @@ interface Match {
   readonly call?: number;
   readonly tool?: string;
   readonly path?: string;
+  /** Lines of the text that a `match` found. */
+  readonly lines?: readonly EvidenceLine[];
   readonly outcome: Outcome;
 }
 
@@ -30,6 +33,8 @@ type Outcome = 'interrupted' | 'reminded' | 'recorded';
 interface Prose {
   readonly matcher: StreamMatcher;
   text: string;
+  /** All of it, if a rule judges it as a whole. */
+  whole: string;
   length: number;
 }
 
@@ -53,6 +58,8 @@ export class AnswerWatch implements StreamWatcher {
   readonly #matches = new Map<StreamRule, Match>();
   readonly #told = new Set<StreamRule>();
   readonly #slowRules: Readonly<Record<Source, readonly StreamRule[]>>;
+  readonly #wholeRules: Readonly<Record<Source, readonly StreamRule[]>>;
+  readonly #files: { readonly call: number; readonly file: CallFile }[] = [];
   readonly #checks: Promise<void>[] = [];
   /** Calls that only the tool set can resolve, and their positions in the answer. */
   #indirect: { readonly block: ToolCallBlock; readonly call: number }[] = [];
@@ -74,11 +81,8 @@ export class AnswerWatch implements StreamWatcher {
     this.#age = session.history.completedTurns;
     this.#rules = session.rules.rules.filter((rule) => session.history.isDue(rule));
     const slow = session.slow ? this.#rules.filter((rule) => rule.slow.length > 0) : [];
-    this.#slowRules = {
-      text: slow.filter(({ scope }) => scope.text),
-      thinking: slow.filter(({ scope }) => scope.thinking),
-      tool: slow.filter(({ scope }) => scope.tools.length > 0),
-    };
+    this.#slowRules = bySource(slow);
+    this.#wholeRules = bySource(session.world ? this.#rules.filter(({ match }) => match) : []);
   }
 
   observe(event: ModelEvent): Interrupt | undefined {
@@ -117,6 +121,7 @@ export class AnswerWatch implements StreamWatcher {
     if (whatRuns) await this.#lookThrough(whatRuns);
     await Promise.all(this.#checks);
     for (const decide of this.#lateHits) decide();
+    await this.#judgeWholes();
     const interrupt = this.#interrupt();
     this.#isOver = true;
     return interrupt;
@@ -156,6 +161,7 @@ export class AnswerWatch implements StreamWatcher {
     const prose = this.#prose.get(source) ?? this.#openProse(source);
     prose.length += piece.length;
     for (const { rule } of prose.matcher.feed(piece)) this.#hitProse(source, rule);
+    if (this.#wholeRules[source].length > 0) prose.whole += piece;
     if (this.#slowRules[source].length === 0) return;
     prose.text += piece;
     const { buffer_limit: limit } = this.#session.settings;
@@ -166,7 +172,12 @@ export class AnswerWatch implements StreamWatcher {
 
   #openProse(source: ProseSource): Prose {
     const rules = this.#rules.filter(({ scope }) => scope[source]).map(({ index }) => index);
-    const prose = { matcher: this.#session.rules.regex.open(rules), text: '', length: 0 };
+    const prose = {
+      matcher: this.#session.rules.regex.open(rules),
+      text: '',
+      whole: '',
+      length: 0,
+    };
     this.#prose.set(source, prose);
     return prose;
   }
@@ -194,6 +205,8 @@ export class AnswerWatch implements StreamWatcher {
           ? undefined
           : (text, decide) => this.#askCall(text, call, decide),
       valueLimit: this.#session.settings.buffer_limit,
+      onFile:
+        this.#wholeRules.tool.length === 0 ? undefined : (file) => this.#files.push({ call, file }),
     });
   }
 
@@ -229,6 +242,8 @@ export class AnswerWatch implements StreamWatcher {
     for (const { block, call } of this.#indirect) {
       const meant = await whatRuns(block);
       if (!meant || this.#isOver) continue;
+      // what runs is judged, not how the model wrote it
+      this.#files.splice(0, Infinity, ...this.#files.filter((one) => one.call !== call));
       const watch = this.#watchCall(meant.tool, call);
       watch.write(JSON.stringify(meant.input));
       watch.end();
@@ -266,6 +281,33 @@ export class AnswerWatch implements StreamWatcher {
     if (result === true && !this.#isOver) onMatch();
   }
 
+  /** Judges complete texts, in the order of the answer. */
+  async #judgeWholes(): Promise<void> {
+    for (const source of ['thinking', 'text'] as const) {
+      const whole = this.#prose.get(source)?.whole ?? '';
+      if (whole === '') continue;
+      const text = { source, parts: [whole], paths: [] };
+      for (const rule of this.#wholeRules[source]) await this.#judge(rule, text, { rule, source });
+    }
+    for (const { call, file } of this.#files) {
+      const text = { source: 'tool', parts: file.parts, paths: file.paths } as const;
+      for (const rule of this.#wholeRules.tool) {
+        const hit = file.hitOf(rule);
+        if (hit) await this.#judge(rule, text, { ...hit, source: 'tool', call });
+      }
+    }
+    for (const note of this.#session.takeNotes()) {
+      this.#record({ event_type: 'note', payload: { text: note } });
+    }
+  }
+
+  async #judge(rule: StreamRule, text: MatchText, found: Omit<Match, 'outcome'>): Promise<void> {
+    const { world } = this.#session;
+    if (!rule.match || !world || this.#isOver || this.#matches.has(rule)) return;
+    const lines = await evaluate(rule.match, text, world);
+    if (lines && !this.#isOver) this.#matched({ ...found, lines });
+  }
+
   #matched(found: Omit<Match, 'outcome'>): void {
     const { rule, source } = found;
     if (this.#matches.has(rule)) return;
@@ -278,6 +320,7 @@ export class AnswerWatch implements StreamWatcher {
       stream: source,
       tool: match.tool,
       path: match.path,
+      line: match.lines?.[0]?.line,
       interrupted: outcome === 'interrupted',
       outcome,
     });
@@ -324,6 +367,14 @@ export class AnswerWatch implements StreamWatcher {
   }
 }
 
+function bySource(rules: readonly StreamRule[]): Record<Source, readonly StreamRule[]> {
+  return {
+    text: rules.filter(({ scope }) => scope.text),
+    thinking: rules.filter(({ scope }) => scope.thinking),
+    tool: rules.filter(({ scope }) => scope.tools.length > 0),
+  };
+}
+
 /** True if a rule that matches in `source` cuts the answer. */
 export function cutsAnswer({ interrupt }: StreamRule, source: Source): boolean {
   if (interrupt === 'always') return true;
@@ -354,12 +405,17 @@ const REMINDER = {
 /** The start of a tag of such a block, as a model may read one. */
 const BLOCK_TAG = /<(?=[\s/]*system[-_\s]*(?:interrupt|reminder))/gi;
 
+function matchedLines(lines: readonly EvidenceLine[]): readonly string[] {
+  if (lines.length === 0) return [];
+  return [['It matched:', ...lines.map(({ line, text }) => `line ${line}: ${text}`)].join('\n')];
+}
+
 /** Renders one block for each broken rule. */
 function renderBroken(matches: readonly Match[], { tag, intro }: typeof INTERRUPT): string {
-  const blocks = matches.map(({ rule: { name, body }, path }) => {
+  const blocks = matches.map(({ rule: { name, body }, path, lines = [] }) => {
     const where = path === undefined ? '' : ` path="${escapeXml(path)}"`;
     // the model reads the body as its author wrote it, but no tag in it closes the block or opens another
-    const text = body.replaceAll(BLOCK_TAG, '&lt;');
+    const text = [body, ...matchedLines(lines)].join('\n\n').replaceAll(BLOCK_TAG, '&lt;');
     return `<${tag} reason="rule_violation" rule="${escapeXml(name)}"${where}>\n${intro}\n\n${text}\n</${tag}>`;
   });
   return blocks.join('\n\n');

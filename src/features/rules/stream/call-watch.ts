@@ -1,5 +1,5 @@
-import { posix } from 'node:path';
 import type { StreamMatcher } from '../../../kernel/policy/regex-stream.ts';
+import { type CallPath, callPath, isPathKey } from './paths.ts';
 import type { StreamRule } from './rules.ts';
 
 /** A rule that a tool call breaks. */
@@ -24,6 +24,15 @@ export interface CallWatchOptions {
     | undefined;
   /** Characters of a value that `onValue` gets at most. */
   readonly valueLimit: number;
+  /** The texts of a complete call for each file that it names, for rules that judge texts as a whole. */
+  readonly onFile?: ((file: CallFile) => void) | undefined;
+}
+
+/** The texts that a call has for one file, or the call as a whole. */
+export interface CallFile {
+  readonly parts: readonly string[];
+  readonly paths: readonly CallPath[];
+  readonly hitOf: (rule: StreamRule) => CallHit | undefined;
 }
 
 /** The primary action, as a model is offered it and by its id: what it runs is named by an argument. */
@@ -37,6 +46,8 @@ class FileScope {
   readonly paths: CallPath[] = [];
   /** Rules that matched before the path was known that decides whether they count. */
   readonly waiting = new Set<StreamRule>();
+  /** Its texts, and the texts of objects in it that name no file. */
+  readonly texts: string[] = [];
 
   constructor(parent: FileScope | undefined) {
     this.parent = parent;
@@ -64,10 +75,14 @@ export class CallWatch implements JsonStringSink {
   readonly #hasHit = new Set<StreamRule>();
   /** Objects that ended before the tool was known. */
   readonly #ended: FileScope[] = [];
+  /** Objects with a file, the call as a whole first. */
+  readonly #files = [this.#root];
   #matcher: StreamMatcher | undefined;
   /** Collects the current value if it is a path or an item id. */
   #fact: { readonly kind: 'path' | 'item'; text: string } | undefined;
   #value: string | undefined;
+  /** Collects the current value, all of it. */
+  #whole: string | undefined;
   #isOver = false;
   /** Characters of arguments seen. */
   length = 0;
@@ -91,6 +106,21 @@ export class CallWatch implements JsonStringSink {
     this.#json.finish();
     this.#recheck(this.#root);
     this.#isOver = true;
+    this.#giveFiles();
+  }
+
+  #giveFiles(): void {
+    const { onFile } = this.#options;
+    if (!onFile) return;
+    for (const scope of this.#files) {
+      // a call that has only texts of other files is judged by those
+      if (scope === this.#root && scope.texts.length === 0 && this.#files.length > 1) continue;
+      onFile({
+        parts: scope.texts,
+        paths: scope.effectivePaths,
+        hitOf: (rule) => this.#hitIn(scope, rule),
+      });
+    }
   }
 
   openObject(): void {
@@ -100,11 +130,16 @@ export class CallWatch implements JsonStringSink {
 
   closeObject(): void {
     this.#depth -= 1;
-    const { parent, waiting, paths } = this.#scope;
+    const { parent, waiting, paths, texts } = this.#scope;
     if (!parent) return;
     // without its own path it describes the file that the surrounding object names, maybe later
-    if (paths.length === 0) for (const rule of waiting) parent.waiting.add(rule);
-    else if (this.#isExecute && waiting.size > 0) this.#ended.push(this.#scope);
+    if (paths.length === 0) {
+      for (const rule of waiting) parent.waiting.add(rule);
+      for (const text of texts) parent.texts.push(text);
+    } else {
+      this.#files.push(this.#scope);
+      if (this.#isExecute && waiting.size > 0) this.#ended.push(this.#scope);
+    }
     this.#scope = parent;
     if (waiting.size > 0) this.#recheck(parent);
   }
@@ -116,6 +151,7 @@ export class CallWatch implements JsonStringSink {
     } else if (!isReplacedText(key) && this.#candidates.length > 0) {
       this.#matcher = this.#options.open(this.#candidates);
       if (this.#options.onValue) this.#value = '';
+      if (this.#options.onFile) this.#whole = '';
     }
   }
 
@@ -129,6 +165,7 @@ export class CallWatch implements JsonStringSink {
     if (this.#value !== undefined && this.#value.length < this.#options.valueLimit) {
       this.#value += piece;
     }
+    if (this.#whole !== undefined) this.#whole += piece;
   }
 
   endString(): void {
@@ -138,9 +175,11 @@ export class CallWatch implements JsonStringSink {
       const scope = this.#scope;
       this.#options.onValue?.(this.#value, (rule) => this.#hitIn(scope, rule));
     }
+    if (this.#whole !== undefined) this.#scope.texts.push(this.#whole);
     this.#fact = undefined;
     this.#matcher = undefined;
     this.#value = undefined;
+    this.#whole = undefined;
   }
 
   #learn(kind: 'path' | 'item', text: string): void {
@@ -197,37 +236,9 @@ export class CallWatch implements JsonStringSink {
   }
 }
 
-const MAX_PATH_LENGTH = 4096;
-
-/** A path that a tool call names, in the forms that globs are tried on. */
-export interface CallPath {
-  readonly candidates: readonly string[];
-  /** For people and models: relative to the project, and never an absolute path. */
-  readonly shown: string;
-}
-
-/** True if the member of that name holds paths: `path`, `paths`, `file`, `file_path`, `notebookPath`. */
-function isPathKey(key: string): boolean {
-  return /(?:paths?|^files?|filename|file_name)$/i.test(key);
-}
-
 /** True for members that hold the text being replaced. Rules ignore them. */
 function isReplacedText(key: string): boolean {
   return /^old[_A-Z-]|^old$|^search$/.test(key);
-}
-
-/** Normalizes a path that a model wrote: `/` between segments, relative to the project if it is inside. */
-function callPath(written: string, projectPath: string): CallPath {
-  const plain = posix.normalize(written.slice(0, MAX_PATH_LENGTH).replaceAll('\\', '/'));
-  const project = projectPath.replaceAll('\\', '/').replace(/\/$/, '');
-  const isAbsolute = plain.startsWith('/') || /^[A-Za-z]:\//.test(plain);
-  const inside = plain.startsWith(`${project}/`) ? plain.slice(project.length + 1) : undefined;
-  const relative = inside ?? plain;
-  const absolute = isAbsolute ? plain : `${project}/${plain}`;
-  return {
-    candidates: [...new Set([relative, plain, absolute])],
-    shown: isAbsolute && inside === undefined ? posix.basename(plain) : relative,
-  };
 }
 
 /** Receives the parts that {@link JsonStrings} finds, in the order of the text. */

@@ -9,6 +9,8 @@ import type {
 import { globMatches } from '../../../kernel/policy/glob.ts';
 import { isPlain, streamRegexProblem } from '../../../kernel/policy/regex.ts';
 import { compileStreamRegex, type StreamRegex } from '../../../kernel/policy/regex-stream.ts';
+import { MatchError, type Node, parseMatch } from '../match/parse.ts';
+import { expressionProblem, isExpression } from './expression.ts';
 
 /** Compiles a glob to a test over relative paths with forward slashes. May throw. */
 export type GlobCompiler = (pattern: string) => (path: string) => boolean;
@@ -126,6 +128,8 @@ export interface StreamRule {
   readonly gap: number;
   /** JavaScript expressions for the worker: all of a rule with `engine: js`, else those that the linear engine can't express. */
   readonly slow: readonly string[];
+  /** Judged when a text is complete, beside the conditions; absent: nothing is. */
+  readonly match?: Node;
 }
 
 /** The stream rules of a thread, compiled together. */
@@ -134,7 +138,7 @@ export interface RuleSet {
   readonly regex: StreamRegex;
 }
 
-interface Draft extends Pick<StreamRule, 'scope' | 'globs'> {
+interface Draft extends Pick<StreamRule, 'scope' | 'globs' | 'match'> {
   readonly conditions: readonly string[];
 }
 
@@ -165,6 +169,7 @@ export function compileRules(
       repeat: rule.repeat ?? settings.repeat_mode,
       gap: rule.gap ?? settings.repeat_gap,
       slow: slow.filter(isExpression),
+      ...(draft.match ? { match: draft.match } : {}),
     });
   }
   return { rules, regex: compileStreamRegex(patterns) };
@@ -181,7 +186,7 @@ export function checkRule(
     const problem = conditionProblem(condition, rule.engine);
     return problem === undefined ? [] : [`condition ${condition}: ${problem}`];
   });
-  const isUsable = objections.length < draft.conditions.length;
+  const isUsable = draft.match !== undefined || objections.length < draft.conditions.length;
   return { isUsable, problems: [...problems, ...objections, ...(isUsable ? [] : [NO_CONDITION])] };
 }
 
@@ -223,7 +228,8 @@ function draftOf(
     }
   }
   if (conditions.length === 0 && files.length > 0) conditions.push('(?s).');
-  if (conditions.length === 0) return { problems: [...problems, NO_CONDITION] };
+  const match = matchOf(rule, problems);
+  if (conditions.length === 0 && !match) return { problems: [...problems, NO_CONDITION] };
   if (!isReachable(scope, declaredGlobs.length, globs.length)) {
     const nothing = 'its scope and globs leave nothing to watch, so it never matches';
     return { problems: [...problems, nothing] };
@@ -231,7 +237,22 @@ function draftOf(
   // prose touches no path
   const isOfFiles = globs.length > 0;
   const watched = isOfFiles ? { ...scope, text: false, thinking: false } : scope;
-  return { problems, draft: { conditions, scope: watched, globs } };
+  return {
+    problems,
+    draft: { conditions, scope: watched, globs, ...(match ? { match } : {}) },
+  };
+}
+
+/** Reads a condition that was checked when the rule was found; another version of rye may have planned it. */
+function matchOf({ match, engine }: PlannedRule, problems: string[]): Node | undefined {
+  if (match === undefined) return undefined;
+  try {
+    return parseMatch(match, { isSlow: engine === 'js' });
+  } catch (error) {
+    if (!(error instanceof MatchError)) throw error;
+    problems.push(error.message);
+    return undefined;
+  }
 }
 
 /** A gate that can't be compiled must not open. */
@@ -254,22 +275,6 @@ function conditionProblem(condition: string, engine: PlannedRule['engine']): str
   if (engine !== 'js' && problem === undefined) return undefined;
   const inJs = expressionProblem(condition);
   return inJs === undefined ? undefined : (problem ?? inJs);
-}
-
-/** Why the worker can't run a condition; a long one may not run there either. */
-function expressionProblem(condition: string): string | undefined {
-  if (condition.length > MAX_EXPRESSION) return `it is longer than ${MAX_EXPRESSION} characters`;
-  try {
-    return new RegExp(condition, 'u').source === '' ? 'it is empty' : undefined;
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error);
-  }
-}
-
-const MAX_EXPRESSION = 1000;
-
-function isExpression(condition: string): boolean {
-  return expressionProblem(condition) === undefined;
 }
 
 /** A rule that was found, with what decides which bucket it goes to. */
@@ -341,7 +346,7 @@ function sortRule(
 ): SortedRule {
   const { rule, alwaysApply, description, ignored = [], isChecked = false } = declared;
   let problems = ignored;
-  if (rule.conditions.length > 0 && settings.enabled) {
+  if ((rule.conditions.length > 0 || rule.match !== undefined) && settings.enabled) {
     const checked = isChecked ? GOOD : checkRule(rule, compileGlob);
     problems = [...ignored, ...checked.problems];
     if (checked.isUsable) return { declared, bucket: 'stream', problems };

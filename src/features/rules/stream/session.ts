@@ -3,6 +3,8 @@ import type { JsonValue } from '../../../kernel/core/json.ts';
 import type { ToolCallBlock } from '../../../kernel/core/message.ts';
 import type { RuleSettings } from '../../../kernel/core/plan.ts';
 import { isKnown, pathTo, type SessionTree } from '../../../kernel/log/tree.ts';
+import type { PastCalls } from '../match/calls.ts';
+import type { MatchWorld, Place } from '../match/evaluate.ts';
 import type { RuleSet, StreamRule } from './rules.ts';
 
 const EXECUTE_ID = 'rye/execute';
@@ -18,6 +20,14 @@ export interface RuleSessionOptions {
   readonly toolIds: ReadonlyMap<string, string>;
   readonly history?: InjectionHistory | undefined;
   readonly slow?: SlowMatcher | undefined;
+  /** Needed by rules with `match`. */
+  readonly match?: MatchParts | undefined;
+}
+
+/** The engines of `match`, and what the thread did. */
+export interface MatchParts extends Pick<MatchWorld, 'homePath' | 'ast'> {
+  readonly calls: PastCalls;
+  readonly places: (expression: string, text: string) => Promise<readonly Place[] | 'timeout'>;
 }
 
 /** Remembers the stream rules of a run: what the model was told, and how often an answer was cut. */
@@ -27,6 +37,9 @@ export class RuleSession {
   readonly projectPath: string;
   readonly history: InjectionHistory;
   readonly slow: SlowChecks | undefined;
+  /** Answers what a `match` asks; undefined where no rule has one. */
+  readonly world: MatchWorld | undefined;
+  readonly #notes = new Map<string, boolean>();
   readonly #toolIds: ReadonlyMap<string, string>;
   readonly #interrupts = new Map<StreamRule, number>();
   #injections = 0;
@@ -38,6 +51,39 @@ export class RuleSession {
     this.history = options.history ?? new InjectionHistory();
     this.#toolIds = options.toolIds;
     this.slow = options.slow && new SlowChecks(options.slow);
+    this.world = options.match && this.#worldOf(options.match);
+  }
+
+  #worldOf({ homePath, ast, calls, places }: MatchParts): MatchWorld {
+    const timeouts = new Map<string, number>();
+    const note = (text: string): void => {
+      if (!this.#notes.has(text)) this.#notes.set(text, false);
+    };
+    return {
+      projectPath: this.projectPath,
+      homePath,
+      ast,
+      note,
+      calls: () => calls.views((tool) => this.namesOf(tool), this.projectPath),
+      places: async (expression, text) => {
+        const count = timeouts.get(expression) ?? 0;
+        if (count >= MAX_TIMEOUTS) return undefined;
+        const found = await places(expression, text);
+        if (found !== 'timeout') return found;
+        timeouts.set(expression, count + 1);
+        if (count + 1 === MAX_TIMEOUTS) {
+          note(`the expression ${expression} took too long twice and is not checked again`);
+        }
+        return undefined;
+      },
+    };
+  }
+
+  /** Returns why conditions could not be decided, each reason once in a run. */
+  takeNotes(): readonly string[] {
+    const due = [...this.#notes].filter(([, isTold]) => !isTold).map(([text]) => text);
+    for (const text of due) this.#notes.set(text, true);
+    return due;
   }
 
   /** True if one more answer may be cut for the rule. */

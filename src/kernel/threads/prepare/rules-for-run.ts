@@ -107,6 +107,7 @@ function matchesAll(rule: ExplicitRule, other: ExplicitRule): boolean {
   return (
     String(rule.scope) === String(other.scope) &&
     String(rule.globs) === String(other.globs) &&
+    JSON.stringify(rule.match) === JSON.stringify(other.match) &&
     other.conditions.every((condition) => rule.conditions.includes(condition))
   );
 }

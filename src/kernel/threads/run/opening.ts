@@ -140,11 +140,10 @@ export async function watchRules(
   env: Stored & Pick<Sources, 'rules'>,
   { threadId, plan }: StartedThread,
   path: boolean | ContinuedPath,
-): Promise<Pick<LoopPorts, 'watchStream'>> {
+): Promise<Pick<LoopPorts, 'watchStream' | 'noteMessage'>> {
   if (!plan.rules || plan.rules.stream.length === 0) return {};
-  const watchStream = env.rules.watch(
+  return env.rules.watch(
     plan,
     path === true ? headOf(buildTree(await readSigned(env, threadId))) : path || NO_PATH,
   );
-  return watchStream ? { watchStream } : {};
 }
