@@ -1,4 +1,4 @@
-import go from '@ast-grep/lang-go';
+import { createRequire } from 'node:module';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { stringify } from 'yaml';
 import { type Lab, openLab } from '../attacks/lab.ts';
@@ -16,8 +16,11 @@ function files(...globs: readonly string[]): string {
   return globs.flatMap((glob) => [`tool:edit(${glob})`, `tool:write(${glob})`]).join(', ');
 }
 
-/** The grammar is a package of its language: without it, the rules for Go would be refused. */
-const GO_FILE = `a.${go.extensions[0]}`;
+const require = createRequire(import.meta.url);
+// without these packages, the rules with patterns of syntax would be refused
+require.resolve('@ast-grep/napi');
+require.resolve('@ast-grep/lang-go');
+
 const GO = { interruptMode: 'never', scope: files('*.go') };
 const RS = { interruptMode: 'never', scope: files('*.rs') };
 const TS = { interruptMode: 'never', scope: files('*.ts', '*.tsx') };
@@ -34,7 +37,7 @@ const CLEARS = ['clearTimeout', 'clearInterval', 'clearImmediate'].flatMap((clea
 const PACKAGE: Readonly<Record<string, Foreign>> = {
   'go-add-cleanup': {
     members: { ...GO, condition: 'runtime\\.SetFinalizer' },
-    file: GO_FILE,
+    file: 'a.go',
     bad: ['runtime.SetFinalizer(f, (*F).Close)'],
     good: ['runtime.AddCleanup(f, closeFd, f.fd)'],
   },
@@ -58,19 +61,19 @@ const PACKAGE: Readonly<Record<string, Foreign>> = {
   },
   'go-exp-promoted': {
     members: { ...GO, condition: ['"golang.org/x/exp/slices"', '"golang.org/x/exp/maps"'] },
-    file: GO_FILE,
+    file: 'a.go',
     bad: ['import "golang.org/x/exp/slices"', 'import m "golang.org/x/exp/maps"'],
     good: ['import "slices"', 'import "golang.org/x/exp/rand"'],
   },
   'go-ioutil': {
     members: { ...GO, condition: '"io/ioutil"' },
-    file: GO_FILE,
+    file: 'a.go',
     bad: ['import (\n\t"io/ioutil"\n)'],
     good: ['import (\n\t"io"\n\t"os"\n)'],
   },
   'go-join-hostport': {
     members: { ...GO, condition: 'fmt\\.Sprintf\\("%s:%d"' },
-    file: GO_FILE,
+    file: 'a.go',
     bad: ['a := fmt.Sprintf("%s:%d", host, port)'],
     good: ['a := net.JoinHostPort(host, port)', 'fmt.Sprintf("%s: %d", k, v)'],
   },
@@ -82,7 +85,7 @@ const PACKAGE: Readonly<Record<string, Foreign>> = {
         'func $F[$$$TP]($V $T) *$T { return &$V }',
       ],
     },
-    file: GO_FILE,
+    file: 'a.go',
     bad: [
       'func boolPtr(v bool) *bool   { return &v }',
       'func Ptr[T any](value T) *T {\n\treturn &value\n}',
@@ -95,13 +98,13 @@ const PACKAGE: Readonly<Record<string, Foreign>> = {
   },
   'go-rand-v2': {
     members: { ...GO, condition: '"math/rand"' },
-    file: GO_FILE,
+    file: 'a.go',
     bad: ['import "math/rand"'],
     good: ['import "math/rand/v2"'],
   },
   'go-range-int': {
     members: { ...GO, astCondition: ['for $I := 0; $I < $N; $I++ { $$$BODY }'] },
-    file: GO_FILE,
+    file: 'a.go',
     bad: [
       'func f() {\n\tfor i := 0; i < n; i++ {\n\t\tuse(i)\n\t}\n}',
       'func f() {\n\tfor k := 0; k < len(s); k++ {\n\t\tuse(s[k])\n\t}\n}',
@@ -348,7 +351,7 @@ const PUBLIC: Readonly<Record<string, Foreign>> = {
   },
   'named-back-reference': {
     members: { condition: '\\n(?<indent>\\t+)if .*\\n\\k<indent>return' },
-    file: GO_FILE,
+    file: 'a.go',
     bad: ['\n\t\tif x {\n\t\treturn'],
     good: ['\n\t\tif x {\n\treturn'],
   },

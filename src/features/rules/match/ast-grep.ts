@@ -1,5 +1,4 @@
 import { createRequire } from 'node:module';
-import type * as Napi from '@ast-grep/napi';
 import { messageOf } from '../../../kernel/core/errors.ts';
 import type { AstPlace, MatchWorld } from './evaluate.ts';
 import { extensionsOf } from './languages.ts';
@@ -46,6 +45,19 @@ const SEPARATE: Readonly<Record<string, string>> = {
 /** A larger text would hold up the program. */
 const MAX_TEXT = 1024 * 1024;
 
+/** The parts of the package that are used, so that rye compiles without it. */
+interface Napi {
+  parse(grammar: string, text: string): { root(): SyntaxNode };
+  registerDynamicLanguage(grammars: Readonly<Record<string, Grammar>>): void;
+}
+
+interface SyntaxNode {
+  findAll(config: { readonly rule: object }): readonly SyntaxNode[];
+  getMatch(metavariable: string): SyntaxNode | null;
+  text(): string;
+  range(): { readonly start: { readonly index: number }; readonly end: { readonly index: number } };
+}
+
 /** Loads a package that is installed beside rye. Throws if it is not. */
 export type LoadPackage = (name: string) => unknown;
 
@@ -54,12 +66,12 @@ const loadBesideRye: LoadPackage = createRequire(import.meta.url);
 
 /** ast-grep with the grammars that are installed. */
 class AstGrep {
-  readonly #napi: typeof Napi;
+  readonly #napi: Napi;
   readonly #grammars: ReadonlySet<string>;
 
   /** Takes all grammars at once: the package takes them once in a process. */
   constructor(load: LoadPackage) {
-    this.#napi = load(PACKAGE) as typeof Napi;
+    this.#napi = load(PACKAGE) as Napi;
     const found = Object.values(SEPARATE).flatMap((name) => {
       try {
         const grammar = load(packageOf(name)) as Grammar;
@@ -88,8 +100,7 @@ class AstGrep {
     const root = this.#napi.parse(grammar, text).root();
     return patterns.flatMap((context) => {
       const pattern = { context, strictness, ...(selector ? { selector } : {}) };
-      // the types of the package lack a strictness that it has
-      return root.findAll({ rule: { pattern } } as Napi.NapiConfig).map((node) => {
+      return root.findAll({ rule: { pattern } }).map((node) => {
         const { start, end } = node.range();
         return {
           start: start.index,
@@ -103,7 +114,7 @@ class AstGrep {
 
 interface Grammar {
   readonly libraryPath: string;
-  readonly extensions: string[];
+  readonly extensions: readonly string[];
 }
 
 function packageOf(grammar: string): string {
