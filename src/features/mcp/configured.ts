@@ -1,12 +1,16 @@
 import { lstatSync, realpathSync } from 'node:fs';
 import { basename, isAbsolute, join, posix } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
+import type { McpServerOptions } from '../../kernel/app/api/mcp.ts';
 import type { Workspace } from '../../kernel/app/workspace.ts';
 import { messageOf, RyeError } from '../../kernel/core/errors.ts';
 import { isRecord, type JsonObject } from '../../kernel/core/json.ts';
 import { readInside } from '../../kernel/items/read-inside-fs.ts';
 import { sha256Hex } from '../../kernel/trust/keys.ts';
 import type { McpServerConfig, parseServers } from './config.ts';
+
+/** Servers from code, by name. */
+export type ServersByName = Readonly<Record<string, McpServerOptions>>;
 
 export interface ConfiguredServers {
   readonly servers: readonly McpServerConfig[];
@@ -37,12 +41,16 @@ interface Source extends Pick<ReturnType<typeof parseServers>, 'servers' | 'prob
  * Reads the servers of the program, of mcp.yaml and of other programs' files; the first of a name is used, also if it is
  * disabled or has a mistake. Throws `config_invalid` for a mistake in one of the program.
  */
-export async function readServers(workspace: Workspace): Promise<ConfiguredServers> {
+export async function readServers(
+  workspace: Workspace,
+  ofProgram: ServersByName,
+): Promise<ConfiguredServers> {
   const { value } = await (await workspace.config()).load('mcp');
   const { hashes, problems } = fileHashes(value);
   const files = readFiles(workspace, hashes);
-  const { env, mcpServers: ofProgram } = workspace.options;
-  if (value['servers'] === undefined && ofProgram === undefined && files.size === 0) {
+  const { env } = workspace.options;
+  const hasOwn = Object.keys(ofProgram).length > 0;
+  if (value['servers'] === undefined && !hasOwn && files.size === 0) {
     return { servers: [], problems: problems.map(skipped) };
   }
   const { parseServers } = await import('./config.ts');
@@ -62,7 +70,7 @@ export async function readServers(workspace: Workspace): Promise<ConfiguredServe
     others.push(await readForeign(file, { text, disclosure, workspace }));
   }
   const found = firstOfName([own, ...others]);
-  const isReplaced = ({ name }: McpServerConfig): boolean => Object.hasOwn(ofProgram ?? {}, name);
+  const isReplaced = ({ name }: McpServerConfig): boolean => Object.hasOwn(ofProgram, name);
   for (const { name } of found.servers.filter(isReplaced)) {
     workspace.notice(`ignored: the configured MCP server ${name}: the program has its own`);
   }
@@ -73,9 +81,12 @@ export async function readServers(workspace: Workspace): Promise<ConfiguredServe
 }
 
 /** Returns the names of the configured servers; undefined if they cannot be read. */
-export async function serverNames(workspace: Workspace): Promise<readonly string[] | undefined> {
+export async function serverNames(
+  workspace: Workspace,
+  ofProgram: ServersByName,
+): Promise<readonly string[] | undefined> {
   try {
-    return (await readServers(workspace)).servers.map(({ name }) => name);
+    return (await readServers(workspace, ofProgram)).servers.map(({ name }) => name);
   } catch {
     return undefined;
   }

@@ -1,6 +1,8 @@
 import { statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import type { ServerSession, ToolServers } from '../../kernel/app/feature.ts';
+import { presetServers } from '../../kernel/app/presets.ts';
 import { type SessionTools, strictSandbox } from '../../kernel/app/session-tools.ts';
 import { readThreadConfig } from '../../kernel/app/settings.ts';
 import type { Workspace } from '../../kernel/app/workspace.ts';
@@ -20,7 +22,12 @@ import { environmentSecrets, withoutSecretsIn } from '../../kernel/tools/secrets
 import type { Tool } from '../../kernel/tools/tool.ts';
 import { faultError } from '../../kernel/trust/policy.ts';
 import type { McpServerConfig } from './config.ts';
-import { type ConfiguredServers, readServers, serverNames } from './configured.ts';
+import {
+  type ConfiguredServers,
+  readServers,
+  type ServersByName,
+  serverNames,
+} from './configured.ts';
 import type { Connection } from './connection.ts';
 import { compareTools, type Withdrawal } from './mcp-tools.ts';
 import { McpServers } from './servers.ts';
@@ -250,12 +257,15 @@ declare const __RYE_VERSION__: string;
 export class PlacedServers {
   /** Those that work in the project. They are asked for their tools when a thread is planned. */
   readonly project: McpServers;
+  /** The servers of the program. */
+  readonly ofProgram: ServersByName;
   readonly #workspace: Workspace;
   readonly #elsewhere = new Map<string, McpServers>();
   #configured: Promise<ConfiguredServers> | undefined;
 
-  constructor(workspace: Workspace) {
+  constructor(workspace: Workspace, ofProgram: ServersByName = presetServers(workspace.preset)) {
     this.#workspace = workspace;
+    this.ofProgram = ofProgram;
     this.project = this.#open(undefined);
     workspace.onClose(() => {
       for (const servers of [this.project, ...this.#elsewhere.values()]) servers.kill();
@@ -280,7 +290,7 @@ export class PlacedServers {
     const { onMcpServer } = workspace.options;
     const servers = new McpServers({
       configured: async () => {
-        this.#configured ??= readServers(workspace);
+        this.#configured ??= readServers(workspace, this.ofProgram);
         return await this.#configured;
       },
       connect: async (server, signal) => {
@@ -301,13 +311,19 @@ export class PlacedServers {
 /** The servers that the newest thread was planned with, and those that a warm-up keeps for all threads to come. */
 const placements = new WeakMap<Workspace, { readonly placed: PlacedServers; isWarm: boolean }>();
 
-function placedIn(workspace: Workspace): PlacedServers {
+function placedIn(
+  workspace: Workspace,
+  ofProgram = presetServers(workspace.preset),
+): PlacedServers {
   const known = placements.get(workspace);
   if (known?.isWarm === true) {
+    if (!isDeepStrictEqual(known.placed.ofProgram, ofProgram)) {
+      return new PlacedServers(workspace, ofProgram);
+    }
     known.placed.readAgain();
     return known.placed;
   }
-  const placed = new PlacedServers(workspace);
+  const placed = new PlacedServers(workspace, ofProgram);
   placements.set(workspace, { placed, isWarm: false });
   return placed;
 }
@@ -315,7 +331,9 @@ function placedIn(workspace: Workspace): PlacedServers {
 /** Connects all configured servers for the threads to come, and keeps them until rye is closed; a failed start is told. */
 export async function warmServers(workspace: Workspace): Promise<void> {
   // a run may be connecting them now
-  const placed = placements.get(workspace)?.placed ?? placedIn(workspace);
+  const own = presetServers(workspace.preset);
+  const latest = placements.get(workspace)?.placed;
+  const placed = isDeepStrictEqual(latest?.ofProgram, own) && latest ? latest : placedIn(workspace);
   placements.set(workspace, { placed, isWarm: true });
   // never released: closing rye ends them
   placed.project.hold();
@@ -325,8 +343,11 @@ export async function warmServers(workspace: Workspace): Promise<void> {
 }
 
 /** The MCP servers of an opened rye, as its threads use them. */
-export function toolServers(workspace: Workspace): ToolServers {
-  const placed = placedIn(workspace);
+export function toolServers(
+  workspace: Workspace,
+  { mcpServers }: { readonly mcpServers?: ServersByName } = {},
+): ToolServers {
+  const placed = placedIn(workspace, mcpServers);
   return {
     async granted(capabilities, mayConnect) {
       // the servers that no capability reaches are not even started
@@ -337,7 +358,7 @@ export function toolServers(workspace: Workspace): ToolServers {
       return { ...offered, tools: offered.tools.filter(({ id }) => coversTool(capabilities, id)) };
     },
     ignored: (server) => ignoredServer(workspace, server),
-    names: async () => await serverNames(workspace),
+    names: async () => await serverNames(workspace, placed.ofProgram),
     find: async (id) => await placed.project.find(id),
     at: (workPath) => {
       const servers = placed.at(workPath);

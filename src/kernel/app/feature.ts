@@ -17,6 +17,7 @@ import type { ScriptOptions } from '../tools/script.ts';
 import type { Tool } from '../tools/tool.ts';
 import type { ApprovalAttendant } from './api/approvals.ts';
 import type { Problem } from './api/items.ts';
+import type { McpServerOptions } from './api/mcp.ts';
 import type { DoctorLine, Plugin, Rye } from './api/rye.ts';
 import type { ImportedSession, ImportOptions } from './api/trees.ts';
 import type { OfferedTools } from './granted-tools.ts';
@@ -24,7 +25,7 @@ import { composePresets, type Preset } from './presets.ts';
 import type { SearchRequest } from './search-request.ts';
 import type { SessionTools } from './session-tools.ts';
 import type { StoringFeature } from './store-part.ts';
-import type { Workspace } from './workspace.ts';
+import type { ProgramSkill, Workspace } from './workspace.ts';
 
 /**
  * A part of rye that can be removed. Every member but the name is optional; the kernel calls nothing else of it. Members
@@ -68,12 +69,15 @@ export interface ThreadParts {
     options: { readonly allowUnsigned: boolean },
   ) => RuleSource;
   readonly worktrees?: (options: Pick<Workspace['options'], 'projectPath' | 'env'>) => Worktrees;
-  readonly servers?: (workspace: Workspace) => ToolServers;
+  readonly servers?: (
+    workspace: Workspace,
+    options?: { readonly mcpServers?: Readonly<Record<string, McpServerOptions>> },
+  ) => ToolServers;
   /** Connects all servers for the threads to come. */
   readonly warmServers?: (workspace: Workspace) => Promise<void>;
   readonly skills?: (
     workspace: Workspace,
-    options: { readonly allowUnsigned: boolean },
+    options: { readonly allowUnsigned: boolean; readonly skills?: readonly ProgramSkill[] },
   ) => SkillSource;
   readonly search?: (workspace: Workspace) => SearchPart;
   /** Tools that a thread may be granted, beside the kernel's tools. */

@@ -93,7 +93,8 @@ export function startRun<O>(
       const { signal: outer } = request;
       if (outer?.aborted) abort(reasonOf(outer));
       outer?.addEventListener('abort', () => abort(reasonOf(outer)), { signal: ended.signal });
-      const { followUps: _said, preset = {}, handlers, tools, onApproval, ...others } = request;
+      const { followUps: _said, preset = {}, handlers, tools, onApproval, ...own } = request;
+      const { mcpServers, skills, ...others } = own;
       const { directive, directiveId, inputs, outputSchema: schema, ...rest } = others;
       const outputSchema = schema && jsonSchemaOf(schema, 'outputSchema');
       const directives = directive && [directive];
@@ -103,7 +104,10 @@ export function startRun<O>(
         ...compact({ inputs, outputSchema }),
         ...(await attendantOf(base, onApproval)),
         directiveId: directive?.id ?? directiveId ?? '',
-        preset: composePresets(preset, compact({ handlers, tools, directives })),
+        preset: composePresets(
+          preset,
+          compact({ handlers, tools, directives, mcpServers, skills }),
+        ),
         added,
         onStarted,
         onEvent: (event) => {

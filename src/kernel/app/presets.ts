@@ -18,6 +18,7 @@ import {
 } from '../tools/tool.ts';
 import type { ApprovalAttendant } from './api/approvals.ts';
 import type { DefinedDirective } from './api/directives.ts';
+import type { McpServerOptions } from './api/mcp.ts';
 import { type ProgramBehavior, programBehavior } from './program-behavior.ts';
 
 /** A tool that is a function of the program that rye is a part of. A directive has to grant it like any other. */
@@ -39,6 +40,10 @@ export interface LibraryTool {
  * named maps of `behavior`, null unsets the value of an earlier preset; in `behavior` also that of the directive.
  */
 export interface Preset {
+  /** The label of the threads, unless the request has one. */
+  readonly name?: string | null;
+  /** Text at the end of the system text. No key signs it, so the threads are `unverified`. */
+  readonly system?: string | null;
   readonly model?: string | null;
   readonly provider?: string | null;
   readonly limits?: { readonly [N in keyof PartialLimits]?: PartialLimits[N] | null };
@@ -52,9 +57,15 @@ export interface Preset {
   readonly tools?: Readonly<Record<string, LibraryTool | null>>;
   /** Directives from code. One replaces a file and an earlier one of the same id. */
   readonly directives?: readonly DefinedDirective[];
+  /** MCP servers by name, in the shape of `servers` in mcp.yaml. One replaces a configured server of the same name. */
+  readonly mcpServers?: Readonly<Record<string, McpServerOptions | null>> | null;
+  /** Absolute paths of skill folders that the program vouches for. One replaces a skill of the same id. */
+  readonly skills?: readonly string[] | null;
 }
 
 const MEMBERS: ReadonlySet<string> = new Set([
+  'name',
+  'system',
   'model',
   'provider',
   'limits',
@@ -66,11 +77,13 @@ const MEMBERS: ReadonlySet<string> = new Set([
   'handlers',
   'tools',
   'directives',
+  'mcpServers',
+  'skills',
 ] satisfies (keyof Preset)[]);
 
 /**
- * Composes presets into one. Scalars: the last preset that sets one wins. `limits`, `inputs`, `tools`: name by name.
- * `behavior`: member by member, its named maps name by name. `acknowledge`, `directives`: the union. `handlers`: all of an event, in
+ * Composes presets into one. Scalars: the last preset that sets one wins. `limits`, `inputs`, `tools`, `mcpServers`: name by
+ * name. `behavior`: member by member, its named maps name by name. `acknowledge`, `directives`, `skills`: the union. `handlers`: all of an event, in
  * the order of the presets. Throws `hook_invalid` for a handler of an unknown event, `usage` for an unknown member.
  */
 export function composePresets(...presets: readonly Preset[]): Preset {
@@ -82,12 +95,14 @@ export function composePresets(...presets: readonly Preset[]): Preset {
       ...mergedMaps('limits', below, preset),
       ...mergedMaps('inputs', below, preset),
       ...mergedMaps('tools', below, preset),
+      ...mergedMaps('mcpServers', below, preset),
       ...(below.behavior && preset.behavior
         ? { behavior: mergedBehavior(below.behavior, preset.behavior) }
         : {}),
       ...(below.directives && preset.directives
         ? { directives: [...below.directives, ...preset.directives] }
         : {}),
+      ...(below.skills && preset.skills ? { skills: [...below.skills, ...preset.skills] } : {}),
       ...(below.acknowledge && preset.acknowledge
         ? { acknowledge: [...new Set([...below.acknowledge, ...preset.acknowledge])] }
         : {}),
@@ -118,7 +133,8 @@ export type FoldedRequest = Omit<ExecuteDirectiveRequest, 'behavior'> &
 export function foldPresets(base: Preset, request: ExecuteDirectiveRequest): FoldedRequest {
   const own = Object.fromEntries(Object.entries(request).filter(([name]) => MEMBERS.has(name)));
   const composed = composePresets(base, request.preset ?? {}, own);
-  const { handlers: _handlers, tools, directives, behavior, ...members } = composed;
+  const { handlers: _handlers, tools, directives, behavior, ...named } = composed;
+  const { mcpServers, skills, name, ...members } = named;
   const handlers = presetHandlers(composed);
   const { replayFrom, preset: _folded, behavior: _own, ...rest } = request;
   const provider = replayFrom === undefined ? undefined : 'replay';
@@ -129,7 +145,8 @@ export function foldPresets(base: Preset, request: ExecuteDirectiveRequest): Fol
     ...set,
     ...(limits ? { limits: withoutNull(limits) } : {}),
     ...(behavior ? { behavior: programBehavior(behavior).data } : {}),
-    preset: compact({ handlers, tools, directives }),
+    ...compact({ label: rest.label ?? name ?? undefined }),
+    preset: compact({ handlers, tools, directives, mcpServers, skills }),
   };
 }
 
@@ -153,13 +170,18 @@ function definedMembers(preset: Preset): Preset {
   return Object.fromEntries(Object.entries(preset).filter(([, value]) => value !== undefined));
 }
 
-function mergedMaps<N extends 'limits' | 'inputs' | 'tools'>(
+function mergedMaps<N extends 'limits' | 'inputs' | 'tools' | 'mcpServers'>(
   name: N,
   below: Preset,
   above: Preset,
 ): Pick<Preset, N> | undefined {
   if (!below[name] || !above[name]) return undefined;
   return { [name]: { ...below[name], ...above[name] } } as unknown as Pick<Preset, N>;
+}
+
+/** Returns the MCP servers of a preset, without those that a later preset unset. */
+export function presetServers({ mcpServers }: Preset): Readonly<Record<string, McpServerOptions>> {
+  return withoutNull(mcpServers ?? {});
 }
 
 /** The tools of a preset as the pipeline runs them. Throws `invalid_item_id` for an id that none can have. */

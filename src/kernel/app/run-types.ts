@@ -10,7 +10,7 @@ import type { ExecuteDirectiveRequest, Preset } from './presets.ts';
 
 export interface RunOptions
   extends Omit<ExecuteDirectiveRequest, 'directiveId' | 'inputs' | 'outputSchema'>,
-    Pick<Preset, 'handlers' | 'tools'> {
+    Pick<Preset, 'handlers' | 'tools' | 'mcpServers' | 'skills'> {
   /** Messages that are sent in this order, each once the model has finished. */
   readonly followUps?: readonly string[];
   /** Asked about each call that needs a decision; undefined leaves it to people, and the thread is suspended. */

@@ -23,7 +23,7 @@ import { liftsGuard } from './granted-tools.ts';
 import { projectGuards } from './guards.ts';
 import { lazy } from './lazy.ts';
 import { type Models, modelsOf } from './models.ts';
-import { libraryTools, type Preset, presetHandlers } from './presets.ts';
+import { libraryTools, type Preset, presetHandlers, presetServers } from './presets.ts';
 import { loadDefined } from './program/directives.ts';
 import { runnerCommand } from './runner-command.ts';
 import { absolutePaths } from './session-tools.ts';
@@ -31,7 +31,7 @@ import { readThreadConfig } from './settings.ts';
 import { readySigner } from './signing-key.ts';
 import { assertOwnState, claimedParts, ThreadHeads } from './thread-files.ts';
 import { ToolCatalog } from './tools.ts';
-import type { Workspace } from './workspace.ts';
+import { type ProgramSkill, skillsOf, type Workspace } from './workspace.ts';
 
 /** Returns what tells when this process or its machine stopped. */
 function lifeOf(clock: Workspace['clock']): Pick<ThreadPorts, 'deathMarks' | 'bootedMs'> {
@@ -86,12 +86,15 @@ function connect(
   const { clock, keyring, store } = base;
   const { preset = base.preset, plugins = {} } = options;
   const own = libraryTools(preset);
+  const skills = preset === base.preset ? base.programSkills : skillsOf(preset);
   const defined = base.directives(preset);
   const added = options.added ? [base.added, options.added] : [base.added];
   const handlers = composeHandlers(plugins.handlers ?? {}, presetHandlers(preset));
   const tools = new ToolCatalog(base, parts, {
     ...options,
     own: [...libraryTools(plugins), ...own],
+    mcpServers: presetServers(preset),
+    skills,
     ...(threads ? { threads } : {}),
   });
   const models = modelsOf(base, options.replayFrom);
@@ -138,7 +141,7 @@ function connect(
     isShipped: base.isShipped,
     onNotice: base.notice,
     handlers: currentHandlers(handlers, added),
-    program: programParts(base, { preset, added }, own, defined),
+    program: programParts(base, { preset, added, skills }, own, defined),
     fleet: base.fleet,
     runner: async () => await runnerCommand(base, models),
     checkSchema: async (schema) => void (await compileSchema(schema)),
@@ -149,7 +152,15 @@ function connect(
 /** Names what a process needs to resume a thread of this program. Plug-ins are loaded again wherever that is. */
 function programParts(
   base: Workspace,
-  { preset, added }: { readonly preset: Preset; readonly added: readonly AddedHandlers[] },
+  {
+    preset,
+    added,
+    skills,
+  }: {
+    readonly preset: Preset;
+    readonly added: readonly AddedHandlers[];
+    readonly skills: readonly ProgramSkill[];
+  },
   tools: readonly Tool[],
   directives: ReadonlyMap<string, unknown>,
 ): ThreadPorts['program'] {
@@ -160,8 +171,8 @@ function programParts(
     },
     tools: tools.map(({ id }) => id),
     directives: [...directives.keys()],
-    mcp_servers: Object.keys(base.options.mcpServers ?? {}),
-    skills: base.programSkills.map(({ id }) => id),
+    mcp_servers: Object.keys(presetServers(preset)),
+    skills: skills.map(({ id }) => id),
     travels: base.options.program !== undefined,
   };
 }

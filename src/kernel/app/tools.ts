@@ -35,6 +35,7 @@ import { validateInput } from '../tools/schema.ts';
 import { withoutSecrets } from '../tools/secrets.ts';
 import { SKILLS_RUN_ID, SKILLS_USE_ID } from '../tools/skill-needs.ts';
 import type { Tool } from '../tools/tool.ts';
+import type { McpServerOptions } from './api/mcp.ts';
 import {
   type GrantedSkills,
   NO_SKILLS,
@@ -74,12 +75,15 @@ import {
   threadSandbox,
 } from './session-tools.ts';
 import { readThreadConfig } from './settings.ts';
-import type { Workspace } from './workspace.ts';
+import type { ProgramSkill, Workspace } from './workspace.ts';
 
 export interface ToolsOptions {
   readonly allowUnsigned: boolean;
   /** Tools of the program that rye is a part of. */
   readonly own?: readonly Tool[];
+  /** MCP servers and skills of that program; default: those that rye was opened with. */
+  readonly mcpServers?: Readonly<Record<string, McpServerOptions>>;
+  readonly skills?: readonly ProgramSkill[];
   /** The environment of threads; absent for tools that run outside any thread. */
   readonly threads?: () => ThreadEnv;
 }
@@ -103,7 +107,7 @@ export class ToolCatalog implements ToolSource {
     this.#workspace = workspace;
     this.#options = options;
     this.#parts = parts;
-    this.#servers = parts.servers?.(workspace);
+    this.#servers = parts.servers?.(workspace, options);
     this.#skillSource = parts.skills?.(workspace, options);
   }
 

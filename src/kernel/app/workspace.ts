@@ -103,11 +103,13 @@ export class Workspace {
     this.clock = options.clock ?? systemClock;
     this.ids = options.ids ?? systemIds;
     this.providers = options.providers ?? {};
-    this.programSkills = (options.skills ?? []).map(programSkill);
+    const { mcpServers, skills } = options;
+    const handlers = subscribers && { event: subscribers as readonly Observer[] };
     this.preset = composePresets(
-      compact({ tools, handlers: subscribers && { event: subscribers as readonly Observer[] } }),
+      compact({ tools, handlers, mcpServers, skills }),
       options.preset ?? {},
     );
+    this.programSkills = skillsOf(this.preset);
     this.systemPath = systemSpacePath();
     const manifest = bakedManifest();
     this.spaces = openSpaces({ projectPath, userSpacePath, systemPath: this.systemPath, manifest });
@@ -279,6 +281,12 @@ export class Workspace {
 export interface ProgramSkill {
   readonly id: string;
   readonly folder: string;
+}
+
+/** Returns the skills of a preset; a later one replaces one of the same id. Throws `usage` for a folder that is none. */
+export function skillsOf({ skills }: Preset): readonly ProgramSkill[] {
+  const byId = new Map((skills ?? []).map(programSkill).map((skill) => [skill.id, skill]));
+  return [...byId.values()];
 }
 
 function programSkill(folder: string): ProgramSkill {

@@ -261,6 +261,8 @@ export interface PlannedSource {
 export interface RequestedSettings {
   readonly model?: string;
   readonly provider?: string;
+  /** Text of the program at the end of the system text. */
+  readonly system?: string;
   readonly limits?: PartialLimits;
   readonly raise_limits?: boolean;
   readonly behavior?: JsonObject;

@@ -279,6 +279,7 @@ const PLAN = objectOf<ThreadPlan>({
     objectOf<RequestedSettings>({
       model: optional(TEXT),
       provider: optional(TEXT),
+      system: optional(TEXT),
       limits: optional(mapOf(NUMBER)),
       raise_limits: optional(BOOLEAN),
       behavior: optional(OBJECT),

@@ -5,7 +5,10 @@ import type { LaunchedThread } from '../../threads/ports.ts';
 import type { DirectiveRequest } from '../../threads/prepare/request.ts';
 
 /** The members of a run that a schedule can keep. */
-export type ScheduledRun = Omit<DirectiveRequest, 'parentThreadId' | 'onlyTools' | 'behavior'>;
+export type ScheduledRun = Omit<
+  DirectiveRequest,
+  'parentThreadId' | 'onlyTools' | 'behavior' | 'system'
+>;
 
 export interface NewSchedule {
   /** Up to 64 small letters, digits, hyphens and underscores. */

@@ -2,7 +2,7 @@ import { RyeError, toRyeError } from '../../core/errors.ts';
 import { compact, type JsonObject, toText } from '../../core/json.ts';
 import { threadLabel } from '../../core/label.ts';
 import type { PartialLimits } from '../../core/limits.ts';
-import type { OutputDeclaration, PlanSource, ThreadPlan } from '../../core/plan.ts';
+import type { ContextBlock, OutputDeclaration, PlanSource, ThreadPlan } from '../../core/plan.ts';
 import type { ResultShape } from '../../core/return-schema.ts';
 import { assertIdentity } from '../../items/binding.ts';
 import type { Composed } from '../../items/extends.ts';
@@ -128,7 +128,7 @@ export async function planDirective(
     outputs,
     prompt: text.prompt,
     body: text.body,
-    context: [...context.blocks, ...rules.blocks],
+    context: [...context.blocks, ...rules.blocks, ...programBlocks(request)],
     suppress: composed.suppress,
     process: composed.steps,
     ...(Object.keys(text.values).length === 0 ? {} : { process_values: text.values }),
@@ -141,7 +141,9 @@ export async function planDirective(
     model,
     fallbacks,
     thinking: composed.model?.thinking ?? 'off',
-    integrity: integrityOf([...resolved.chain, ...context.sources, ...schemas]),
+    integrity: request.system
+      ? 'unverified'
+      : integrityOf([...resolved.chain, ...context.sources, ...schemas]),
     allow_unpriced: request.allowUnpriced ?? false,
     continuation_directive: composed.continuationDirective ?? null,
     behavior,
@@ -159,6 +161,12 @@ export async function planDirective(
     ...programOf(env, { tools: risk.tools, chain: resolved.chain, capabilities }),
   };
   return { plan, secrets, parent };
+}
+
+/** The text of a program is the end of the system text, so that programs share the prefix that a provider caches. */
+function programBlocks({ system }: PrepareRequest): readonly ContextBlock[] {
+  if (!system) return [];
+  return [{ position: 'system', id: 'program', source: 'program', content: system }];
 }
 
 function secretsOf(values: JsonObject, names: readonly string[]): Record<string, string> {
@@ -421,6 +429,7 @@ function requestedOf(request: PrepareRequest): Pick<ThreadPlan, 'requested'> {
   const { model, provider, limits = {}, raiseLimits, onlyTools, hookCapabilities = [] } = request;
   const behavior = behaviorOf(request);
   const requested = compact({
+    system: request.system,
     model,
     provider,
     limits: isEmpty(limits) ? undefined : limits,

@@ -78,7 +78,7 @@ async function planAgain(
   { inputs, acknowledge, ignored }: RefreshRequest,
 ): Promise<ThreadPlan> {
   const { requested = {}, origins, acknowledged } = planned;
-  const { model, provider, limits, raise_limits, behavior, only_tools, hook_capabilities } =
+  const { model, provider, system, limits, raise_limits, behavior, only_tools, hook_capabilities } =
     requested;
   const given = Object.entries(planned.inputs).filter(
     ([name]) => origins[`inputs.${name}`] === 'given' && !planned.secret_inputs.includes(name),
@@ -89,6 +89,7 @@ async function planAgain(
     inputs: { ...Object.fromEntries(given), ...inputs },
     model,
     provider,
+    system,
     limits,
     raiseLimits: raise_limits,
     behavior,

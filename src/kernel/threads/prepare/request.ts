@@ -27,6 +27,8 @@ export interface DirectiveRequest {
   readonly isolation?: Isolation;
   /** The name of the thread in lists: one line, shortened to 80 characters. */
   readonly label?: string;
+  /** Text of the program at the end of the system text. */
+  readonly system?: string;
   /** Overrides members of the directive's `<behavior>`; null unsets one. */
   readonly behavior?: BehaviorOptions;
 }
