@@ -48,13 +48,13 @@ export function skillSource(
 async function grantedSkills(
   workspace: Workspace,
   capabilities: readonly string[],
-  options: { readonly allowUnsigned: boolean; readonly ofProgram: readonly ProgramSkill[] },
+  by: { readonly allowUnsigned: boolean; readonly ofProgram: readonly ProgramSkill[] },
 ): Promise<GrantedSkills> {
   const settings = await readSettings(await workspace.config(), 'agent/agent');
   const maxActive = settings.skills?.max_active ?? 20;
   const spaces = await skillSpaces(workspace);
   const known = spaces.list('skill').filter(({ shadowedBy }) => shadowedBy === null);
-  const ofProgram = new Map(options.ofProgram.map((skill) => [skill.id, skill]));
+  const ofProgram = new Map(by.ofProgram.map((skill) => [skill.id, skill]));
   for (const { id } of known.filter((one) => ofProgram.has(one.id))) {
     workspace.notice(`ignored: the installed skill ${id}: the program has its own`);
   }
@@ -63,7 +63,7 @@ async function grantedSkills(
   ]);
   const unknown = unknownSkills(capabilities, ids);
   if (ids.length === 0) return { ...NO_SKILLS, ...unknown };
-  const items = await workspace.items(options.allowUnsigned);
+  const items = await workspace.items(by.allowUnsigned);
   const skills: OfferedSkill[] = [];
   const warnings = [...unknown.warnings];
   const unavailable = [...unknown.unavailable];

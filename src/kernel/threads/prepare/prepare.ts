@@ -141,9 +141,7 @@ export async function planDirective(
     model,
     fallbacks,
     thinking: composed.model?.thinking ?? 'off',
-    integrity: request.system
-      ? 'unverified'
-      : integrityOf([...resolved.chain, ...context.sources, ...schemas]),
+    integrity: integrityOf([...resolved.chain, ...context.sources, ...schemas], request),
     allow_unpriced: request.allowUnpriced ?? false,
     continuation_directive: composed.continuationDirective ?? null,
     behavior,
@@ -235,8 +233,12 @@ async function planModels(
   return { ...models, warnings: models.warnings ?? [] };
 }
 
-function integrityOf(sources: readonly PlanSource[]): ThreadPlan['integrity'] {
-  return sources.every(({ integrity }) => integrity === 'verified') ? 'verified' : 'unverified';
+function integrityOf(
+  sources: readonly PlanSource[],
+  { system = '' }: PrepareRequest,
+): ThreadPlan['integrity'] {
+  const isVerified = sources.every(({ integrity }) => integrity === 'verified');
+  return isVerified && system === '' ? 'verified' : 'unverified';
 }
 
 /** A declared parent counts only with a valid signature; without one the child must not run. */
