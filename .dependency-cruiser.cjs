@@ -50,6 +50,7 @@ const KERNEL = {
 // A feature imports the kernel; its `cli` folder, the faces too. No feature knows another one.
 const FEATURES = [
   'approvals',
+  'chat',
   'fleet',
   'html',
   'mcp',

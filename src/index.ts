@@ -10,6 +10,7 @@ export type {
   OnApproval,
   WatchApprovals,
 } from './kernel/app/api/approvals.ts';
+export type * from './kernel/app/api/chat.ts';
 export type * from './kernel/app/api/directives.ts';
 export type * from './kernel/app/api/fleet.ts';
 export type * from './kernel/app/api/items.ts';

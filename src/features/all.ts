@@ -1,5 +1,6 @@
 // One line a feature. Without its line and its folder rye compiles, starts and runs.
 export { approvals } from './approvals/index.ts';
+export { chat } from './chat/index.ts';
 export { fleet } from './fleet/index.ts';
 export { html } from './html/index.ts';
 export { mcp } from './mcp/index.ts';

@@ -1,7 +1,6 @@
 import type { Rye } from '../../kernel/app/api/rye.ts';
 import type { ThreadDetails } from '../../kernel/app/api/threads.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
-import { LIMIT_NAMES, type PartialLimits } from '../../kernel/core/limits.ts';
 
 /** Returns the session of the project that was active last: any, or one of a directive. A child does not count. */
 export async function lastSession(
@@ -46,25 +45,4 @@ export function modelWanted(
   const wanted = model ?? (provider === undefined ? undefined : document?.model);
   if (wanted === undefined) return undefined;
   return provider === undefined ? { model: wanted } : { model: wanted, provider };
-}
-
-/**
- * Returns the limits of one more message of a conversation. It may use the turns, tokens, time and children that the
- * thread started with; the money stays the total of the thread, so `spend` is not among them.
- */
-export function messageLimits({ document }: Pick<ThreadDetails, 'document'>): PartialLimits {
-  if (document === null) return {};
-  return withoutSpend(document.runs?.[0]?.limits ?? document.limits);
-}
-
-/** The limits of a thread's start that each message of a conversation is granted. */
-export function withoutSpend(limits: Readonly<Record<string, unknown>>): PartialLimits {
-  // money and depth are of the whole thread
-  const granted = LIMIT_NAMES.filter((name) => name !== 'spend' && name !== 'depth');
-  return Object.fromEntries(
-    granted.flatMap((name) => {
-      const value = limits[name];
-      return typeof value === 'number' ? [[name, value]] : [];
-    }),
-  );
 }

@@ -34,7 +34,7 @@ import type { ProgramSkill, Workspace } from './workspace.ts';
  */
 export interface Feature extends StoringFeature {
   /** Services of an opened rye, such as `rye.schedules`. Called when it opens; the first feature with a service counts. */
-  readonly services?: (workspace: Workspace) => Partial<FeatureServices>;
+  readonly services?: (workspace: Workspace, rye: () => Rye) => Partial<FeatureServices>;
   /** The parts of threads. They are loaded with the first thread that is prepared, run or read. */
   readonly thread?: () => Promise<ThreadParts>;
   /** Tools, gates and subscribers, as a program has them. They are loaded with the first thread that runs. */
@@ -56,7 +56,7 @@ export interface Feature extends StoringFeature {
 /** The services of rye that features provide. */
 export type FeatureServices = Pick<
   Rye,
-  'approvals' | 'schedules' | 'rules' | 'fleet' | 'trees' | 'mcpServers' | 'addMcpServer'
+  'approvals' | 'chat' | 'schedules' | 'rules' | 'fleet' | 'trees' | 'mcpServers' | 'addMcpServer'
 >;
 
 export type ImportSession = (env: ThreadEnv, options: ImportOptions) => Promise<ImportedSession>;

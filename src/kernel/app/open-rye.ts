@@ -45,7 +45,7 @@ export function openRye(given: OpenRyeOptions): Rye {
   const warmUp = async (): Promise<void> =>
     await workspace.warmUp(async () => await (await import('./warm-up.ts')).beginWarmUp(workspace));
   if (options.eager === true) void warmUp();
-  return {
+  const rye: Rye = {
     projectPath: options.projectPath,
     userSpacePath: options.userSpacePath,
     items: itemsOf(workspace),
@@ -70,10 +70,11 @@ export function openRye(given: OpenRyeOptions): Rye {
     },
     warmUp,
     addHandlers: (handlers) => workspace.added.add(handlers),
-    ...featureServices(workspace),
+    ...featureServices(workspace, () => rye),
     ...inspectionOf(workspace),
     close: (how) => workspace.close(how),
   };
+  return rye;
 }
 
 function itemsOf(workspace: Workspace): ItemsService {
@@ -198,16 +199,18 @@ function exportsOf(workspace: Workspace): ExportsService {
 }
 
 /** The services of features. A call of one that is not there throws `feature_missing`. */
-function featureServices(workspace: Workspace): FeatureServices {
+function featureServices(workspace: Workspace, rye: () => Rye): FeatureServices {
   const given: Partial<FeatureServices> = Object.assign(
     {},
     ...featuresOf(workspace)
       .toReversed()
-      .map(({ services }) => services?.(workspace)),
+      .map(({ services }) => services?.(workspace, rye)),
   );
+  const { chat }: Pick<FeatureServices, 'chat'> = missing('chat');
   const mcp: Pick<FeatureServices, 'mcpServers' | 'addMcpServer'> = missing('mcp');
   return {
     approvals: missing('approvals'),
+    chat,
     schedules: missing('schedules'),
     rules: missing('rules'),
     fleet: missing('fleet'),

@@ -3,8 +3,8 @@ import { colorsOf } from '../../../src/faces/cli/output.ts';
 import { type Editor, openEditor, press } from '../../../src/faces/ui/chat/editor.ts';
 import { drawField } from '../../../src/faces/ui/chat/input-field.ts';
 import { MessageLines, messageOfText } from '../../../src/faces/ui/chat/message-lines.ts';
-import { completionsOf, slashOf } from '../../../src/faces/ui/chat/slash.ts';
 import { graphemesOf } from '../../../src/faces/ui/terminal-text.ts';
+import { chatLineOf, completionsOf } from '../../../src/kernel/app/chat-commands.ts';
 import { createFakeIo } from '../../helpers/fake-io.ts';
 
 /** Presses keys by name; a text in quotes is typed. Returns the field and what was sent. */
@@ -96,13 +96,13 @@ describe('messages and commands', () => {
   });
 
   it('tells commands from messages, and refuses misspelt ones', () => {
-    expect(slashOf('/model opus fast ')).toEqual({ name: 'model', rest: 'opus fast' });
-    expect(slashOf('/exit')).toEqual({ name: 'quit', rest: '' });
+    expect(chatLineOf('/model opus fast ')).toEqual({ name: 'model', rest: 'opus fast' });
+    expect(chatLineOf('/exit')).toEqual({ name: 'quit', rest: '' });
     for (const message of ['hi', ' /help', '/etc/hosts', '// a comment', '1/2']) {
-      expect(slashOf(message), message).toBeUndefined();
+      expect(chatLineOf(message), message).toBeUndefined();
     }
     for (const typo of ['/modle x', '/', '/quti'])
-      expect(() => slashOf(typo), typo).toThrow(/unknown/);
+      expect(() => chatLineOf(typo), typo).toThrow(/unknown/);
     expect(completionsOf('/co')).toEqual(['/cost', '/compact']);
     expect(completionsOf('co')).toEqual([]);
   });

@@ -3,6 +3,7 @@ import { stat } from 'node:fs/promises';
 import path from 'node:path';
 import type { Rye } from '../../../kernel/app/api/rye.ts';
 import type { ResumeThreadRequest } from '../../../kernel/app/api/threads.ts';
+import { messageLimits } from '../../../kernel/app/message-limits.ts';
 import { RyeError } from '../../../kernel/core/errors.ts';
 import { compact } from '../../../kernel/core/json.ts';
 import type { ThreadResult } from '../../../kernel/core/thread.ts';
@@ -18,7 +19,7 @@ import {
   text,
 } from '../command.ts';
 import { readLimits, readNamedFile, readSchema } from '../input.ts';
-import { lastSession, messageLimits, modelWanted, nothingToContinue } from '../last-thread.ts';
+import { lastSession, modelWanted, nothingToContinue } from '../last-thread.ts';
 import { READ_ONLY_TOOLS, readOnlyTools } from '../read-only-tools.ts';
 import { quietOptions, withRye } from '../session.ts';
 import { exitCodeOfResult, outputModeOf, showThread } from '../thread-run.ts';

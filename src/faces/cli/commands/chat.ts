@@ -30,11 +30,21 @@ import { withRye } from '../session.ts';
 
 const DIRECTIVE = 'rye/core/chat';
 
+/** Shipped directives that take a first message, with the input that takes it. */
+const PROFILES = { plan: 'rye/core/plan', build: 'rye/core/build' } as const;
+const MESSAGE_INPUTS: Readonly<Record<string, string>> = {
+  [DIRECTIVE]: 'message',
+  [PROFILES.plan]: 'task',
+  [PROFILES.build]: 'task',
+};
+
 const OPTIONS = {
   continue: flag('Continue the last chat, or the last thread of DIRECTIVE'),
   last: flag('Continue the last thread; same as @'),
   thread: text('ID', 'Continue this thread'),
   resume: optionalText('ID', 'Same as --thread; without ID, pick a thread on the terminal'),
+  plan: flag('Plan a change without changing anything; you approve the plan as a whole'),
+  build: flag('Change the project; you approve each change, alone or with its plan'),
   tools: text(
     'NAMES',
     `Allow only these tools, separated by commas: ${READ_ONLY_TOOLS.join(', ')}`,
@@ -68,6 +78,7 @@ export const chat = defineCommand({
   options: OPTIONS,
   examples: [
     'rye chat',
+    'rye chat --build',
     'rye chat --continue',
     'rye chat team/review --input path=src',
     'echo "What does this project do?" | rye chat',
@@ -76,7 +87,9 @@ export const chat = defineCommand({
     const { args, options, io } = call;
     const isThread = args.directive?.startsWith('@') === true;
     const directiveId =
-      isThread || args.directive === undefined ? undefined : directiveNamed(args.directive);
+      profileOf(call) ??
+      (isThread || args.directive === undefined ? undefined : directiveNamed(args.directive));
+    const messageInput = messageInputOf(directiveId, options);
     const named = await threadNamed(call, isThread ? args.directive : undefined);
     const inputs = await readValues({ pairs: options.input, pairOption: '--input' }, call);
     assertFits(options, { isContinued: named !== undefined || options.continue, directiveId });
@@ -88,7 +101,7 @@ export const chat = defineCommand({
     const screen: Screen = { notify: (line) => io.stderr.write(shown`${line}\n`) };
     const chatWith = async (rye: Rye): Promise<ExitCode> => {
       const existing = await existingThread(rye, { named, options, directiveId });
-      const plan = { rye, request, directiveId, inputs, existing, keys, screen };
+      const plan = { rye, request, directiveId, messageInput, inputs, existing, keys, screen };
       return await converse(call, plan, signal);
     };
     try {
@@ -99,6 +112,28 @@ export const chat = defineCommand({
   },
 });
 
+/** Returns the directive of `--plan` or `--build`. Throws if another one is named too. */
+function profileOf({ args, options }: ChatCall): string | undefined {
+  const wanted = [options.plan && PROFILES.plan, options.build && PROFILES.build].filter(
+    (one) => one !== false,
+  );
+  if (wanted.length > 1 || (wanted.length > 0 && args.directive !== undefined)) {
+    throw new RyeError('usage', 'a chat has one directive, and several are named', {
+      hint: 'Use one of: --plan, --build, DIRECTIVE',
+    });
+  }
+  return wanted[0];
+}
+
+/** With an input for the first message, a directive waits for that message. A person can also give the input. */
+function messageInputOf(
+  directiveId: string = DIRECTIVE,
+  { input }: Pick<ChatOptions, 'input'>,
+): string | undefined {
+  const name = MESSAGE_INPUTS[directiveId];
+  return input.some((pair) => pair.startsWith(`${name ?? ''}=`)) ? undefined : name;
+}
+
 /** Prints notices: on the screen of the chat as soon as there is one. */
 interface Screen {
   notify: (line: Shown) => void;
@@ -108,6 +143,8 @@ interface ChatPlan {
   readonly rye: Rye;
   readonly request: ExecuteDirectiveRequest;
   readonly directiveId: string | undefined;
+  /** The input that takes the first message; undefined: the directive runs before it. */
+  readonly messageInput: string | undefined;
   readonly inputs: JsonObject;
   /** The thread to continue. */
   readonly existing: string | undefined;
@@ -116,47 +153,42 @@ interface ChatPlan {
   readonly screen: Screen;
 }
 
-type ChatCall = Context & { readonly options: ChatOptions };
+type ChatCall = Context & {
+  readonly options: ChatOptions;
+  readonly args: { readonly directive: string | undefined };
+};
 
 async function converse(call: ChatCall, plan: ChatPlan, signal: AbortSignal): Promise<ExitCode> {
   const { io, options } = call;
-  const { rye, request, directiveId, inputs, existing, keys } = plan;
-  const [{ Conversation }, { lockChat }] = await Promise.all([
-    import('../../ui/chat/conversation.ts'),
-    import('../../../kernel/app/chat-lock.ts'),
-  ]);
-  const begin = (message: string | undefined): ExecuteDirectiveRequest => ({
-    ...request,
-    inputs: directiveId === undefined ? compact({ message }) : inputs,
-  });
+  const { rye, request, directiveId, messageInput, inputs, existing, keys } = plan;
   const limits = readLimits(options.limit, options.maxTurns, options.maxBudgetUsd);
+  const begin = firstRequest(plan);
   // the plan does not depend on the text of the message
-  const planned = await planOf(plan, { ...begin('?'), ...compact({ limits }) });
-  const warn = warningPrinter(call);
-  const front: { event: (event: LogEvent | UnknownEvent) => void } = { event: warn };
-  const conversation = new Conversation({
-    rye,
-    begin,
-    beginsAlone: directiveId !== undefined,
-    resume: compact({
-      secrets: secretsOf(inputs, planned),
-      allowUnsigned: options.allowUnsigned || undefined,
+  const planned = await planOf(plan, { ...begin, ...compact({ limits }) });
+  const front: { event: (event: LogEvent | UnknownEvent) => void } = {
+    event: warningPrinter(call),
+  };
+  const { directiveId: _id, inputs: _inputs, limits: _limits, ...start } = request;
+  const chatting = await rye.chat(
+    compact({
+      directiveId,
+      messageInput,
+      inputs,
+      threadId: existing,
+      start,
+      resume: compact({
+        secrets: secretsOf(inputs, planned),
+        allowUnsigned: options.allowUnsigned || undefined,
+      }),
+      limits,
+      hasHistory: false,
+      onEvent: (event: LogEvent | UnknownEvent) => front.event(event),
     }),
-    limits,
-    lock: (threadId) => lockChat(rye.projectPath, threadId),
-    onEvent: (event) => front.event(event),
-  });
+  );
   const desk: ChatDesk = {
-    rye,
-    conversation,
+    chat: chatting,
     io,
     colors: colorsOf(io.stdout, call),
-    plannedTools: async () => {
-      const { toolLine } = await import('../../ui/chat/actions.ts');
-      const { tools } = await rye.threads.plan(begin('?'));
-      return tools.map(({ id, description }) => toolLine(id, description));
-    },
-    plannedModel: async () => (await rye.threads.plan(begin('?'))).model.id,
     // with --json, stdout gets the document alone
     print: (lines) => {
       if (call.global.json) for (const line of lines) io.stderr.write(shown`${line}\n`);
@@ -165,33 +197,38 @@ async function converse(call: ChatCall, plan: ChatPlan, signal: AbortSignal): Pr
     signal: keys ? AbortSignal.any([signal, keys.signal]) : signal,
   };
   try {
-    const opened = existing === undefined ? undefined : await conversation.open(existing);
+    const opened = existing === undefined ? undefined : await rye.threads.show(existing);
     const wanted = opened && modelWanted(options, opened);
-    if (wanted) await conversation.useModel(wanted);
-    const startsAlone = directiveId !== undefined && existing === undefined;
+    if (wanted) await chatting.useModel(wanted);
+    const startsAlone = chatting.beginsAlone;
     if (keys) {
       const { openTerminalChat } = await import('../../ui/chat/open-terminal-chat.ts');
-      const chatting = await openTerminalChat(call, desk, {
+      const terminal = await openTerminalChat(call, desk, {
         rye,
         keys,
         planned,
         opened,
         startsAlone,
-        first: existing === undefined && !startsAlone ? begin('?') : undefined,
+        first: existing === undefined && !startsAlone ? begin : undefined,
       });
-      front.event = chatting.event;
-      plan.screen.notify = chatting.notify;
-      const exitCode = await chatting.run();
-      const { threadId } = conversation;
-      if (threadId !== undefined)
+      front.event = terminal.event;
+      plan.screen.notify = terminal.notify;
+      const exitCode = await terminal.run();
+      if (chatting.state.threadId !== undefined)
         io.stderr.write(shown`resume: ${oneLine(resumeCommand(plan, opened))}\n`);
       return exitCode;
     }
     const { chatFromPipe } = await import('../../ui/chat/piped.ts');
     return await chatFromPipe(call, desk, { startsAlone });
   } finally {
-    conversation.leave();
+    chatting.close();
   }
+}
+
+/** Returns the request of the first message, with any text. */
+function firstRequest({ request, inputs, messageInput }: ChatPlan): ExecuteDirectiveRequest {
+  const message = messageInput === undefined ? {} : { [messageInput]: '?' };
+  return { ...request, inputs: { ...inputs, ...message } };
 }
 
 /** Returns the command that continues the conversation. */

@@ -1,6 +1,6 @@
+import { completionsOf } from '../../../kernel/app/chat-commands.ts';
 import type { Key } from '../keyboard.ts';
 import { isOpenBlock } from './message-lines.ts';
-import { completionsOf } from './slash.ts';
 
 /** The input field: its text, the cursor, and the messages that the arrow keys bring back. */
 export interface Editor {

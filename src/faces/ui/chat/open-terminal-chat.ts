@@ -11,7 +11,6 @@ import type { ChatDesk } from './actions.ts';
 import { lastExchange, remarkLines } from './chat-lines.ts';
 import type { HeldKeys } from './held-keys.ts';
 import { NO_HISTORY, openHistory } from './history.ts';
-import { emptyMessageIn } from './run-facts.ts';
 import { headLine, placeOf, rightsOf } from './status-line.ts';
 import { TerminalChat } from './terminal.ts';
 
@@ -55,7 +54,6 @@ export async function openTerminalChat(
     rights: rightsOf(capabilities),
     budget: limits.spend,
   };
-  const queued = await desk.conversation.queued();
   const keepsHistory = (await rye.config('agent.chat.history'))[0]?.value !== false;
   return new TerminalChat({
     desk: { ...desk, print: view.print },
@@ -65,9 +63,7 @@ export async function openTerminalChat(
     intro: [headLine(setting, style), ...(await introOf(rye, opened, style))],
     setting,
     keys,
-    queued,
     startsAlone,
-    next: opened === undefined ? 'nothing' : emptyMessageIn(opened, queued.length > 0),
     spent: opened?.thread.cost,
     warmUp: () => void rye.threads.warmUp(first),
     hurry: () => void hurry(),

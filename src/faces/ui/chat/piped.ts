@@ -8,7 +8,6 @@ import { exitCodeOfResult } from '../../cli/thread-run.ts';
 import { printFailure, printResult } from '../render/text.ts';
 import { act, type ChatDesk } from './actions.ts';
 import { MessageLines } from './message-lines.ts';
-import { slashOf } from './slash.ts';
 
 /** One message of a conversation and its answer, in the document of `--json`. */
 export interface Exchange {
@@ -28,13 +27,14 @@ export async function chatFromPipe(
   desk: ChatDesk,
   { startsAlone }: { readonly startsAlone: boolean },
 ): Promise<ExitCode> {
-  const { conversation, signal } = desk;
+  const { chat, signal } = desk;
   const exchanges: Exchange[] = [];
   let last: ThreadResult | undefined;
-  signal.addEventListener('abort', () => conversation.interrupt('interrupted by a signal'));
+  signal.addEventListener('abort', () => chat.interrupt('interrupted by a signal'));
 
   const answer = async (message: string | undefined): Promise<boolean> => {
-    last = await conversation.send(message);
+    last = (await chat.send(message)) ?? last;
+    if (last === undefined) return true;
     const { status, result, outputs, success } = last;
     exchanges.push(compact({ message: message ?? null, status, result, outputs }));
     if (!global.json) {
@@ -47,11 +47,11 @@ export async function chatFromPipe(
     if (startsAlone && !(await answer(undefined))) return;
     for await (const message of messagesOf(io.readLines(signal))) {
       if (signal.aborted) return;
-      const slash = slashOf(message);
-      if (slash === undefined) {
-        if (conversation.beginsAlone && !(await answer(undefined))) return;
+      const line = chat.parse(message);
+      if (line === undefined) {
+        if (chat.beginsAlone && !(await answer(undefined))) return;
         if (!(await answer(message))) return;
-      } else if ((await act(slash, desk)).quit) return;
+      } else if ((await act(line, desk)).quit) return;
     }
   };
   const ended = (): Ended => {

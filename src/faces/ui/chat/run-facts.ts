@@ -1,10 +1,6 @@
-import type { ThreadDetails } from '../../../kernel/app/api/threads.ts';
+import type { EmptyMessage } from '../../../kernel/app/api/chat.ts';
 import type { LogEvent, UnknownEvent } from '../../../kernel/core/events.ts';
-import type { ThreadResult } from '../../../kernel/core/thread.ts';
 import { payloadOf } from '../render/progress-line.ts';
-
-/** An empty message continues an interrupted answer, shows what waits for a decision, or has queued messages answered. */
-export type EmptyMessage = 'nothing' | 'continues' | 'decides' | 'sends';
 
 const IDLE_HINT = 'Ask anything; /help lists the commands';
 export const RUNNING_HINT = 'Type to queue a message; Ctrl-C stops the answer';
@@ -22,24 +18,4 @@ export const WAITS_NOTE = 'it goes to the model first when you continue';
 export function isAccepted(event: LogEvent | UnknownEvent): boolean {
   const role = payloadOf(event, 'message')?.message.role;
   return role === 'user' || event.event_type === 'turn_started';
-}
-
-/** Returns what an empty message does after a run. */
-export function nextOf({ success, waiting_for: waitingFor }: ThreadResult): EmptyMessage {
-  if (success) return 'nothing';
-  return waitingFor === undefined ? 'continues' : 'decides';
-}
-
-/** Returns the spend limit that a run starts with. */
-export function budgetOf(event: LogEvent | UnknownEvent): number | undefined {
-  const started = payloadOf(event, 'thread_started') ?? payloadOf(event, 'run_started');
-  const spend = started?.limits['spend'];
-  return typeof spend === 'number' ? spend : undefined;
-}
-
-/** Returns what an empty message does in a thread that is continued. */
-export function emptyMessageIn({ thread }: ThreadDetails, hasQueued: boolean): EmptyMessage {
-  if (thread.error?.code === 'approval_pending') return 'decides';
-  if (hasQueued) return 'sends';
-  return thread.status === 'completed' ? 'nothing' : 'continues';
 }

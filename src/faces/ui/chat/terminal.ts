@@ -1,3 +1,5 @@
+import type { ChatLine } from '../../../kernel/app/api/chat.ts';
+import { needsIdle } from '../../../kernel/app/chat-commands.ts';
 import { EXIT, type ExitCode, toRyeError } from '../../../kernel/core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../../kernel/core/events.ts';
 import type { ThreadResult } from '../../../kernel/core/thread.ts';
@@ -11,10 +13,9 @@ import type { Footer, LiveView } from '../render/live-view.ts';
 import { payloadOf } from '../render/progress-line.ts';
 import { type Colors, wrapText } from '../terminal-text.ts';
 import { oneLine, type Shown, visible } from '../visible.ts';
-import { act, type ChatDesk, needsIdle } from './actions.ts';
+import { act, type ChatDesk } from './actions.ts';
 import { footerOf, ruledOff } from './chat-footer.ts';
 import { failureLines, meterLines, remarkLines } from './chat-lines.ts';
-import type { QueuedMessage } from './conversation.ts';
 import { DialogSlot } from './dialog-slot.ts';
 import {
   type Editor,
@@ -30,21 +31,16 @@ import {
 import type { HeldKeys } from './held-keys.ts';
 import type { ChatHistory } from './history.ts';
 import { messageOfText } from './message-lines.ts';
-import { MessageQueue } from './message-queue.ts';
 import { type ModelChoice, modelFace } from './model-choice.ts';
 import {
-  budgetOf,
-  type EmptyMessage,
   isAccepted,
   LEAVE_HINT,
   NEXT_HINTS,
-  nextOf,
   RUNNING_HINT,
   STOPPING_HINT,
   TYPING_HINT,
   WAITS_NOTE,
 } from './run-facts.ts';
-import { type Slash, slashOf } from './slash.ts';
 import { type ChatSetting, restLine } from './status-line.ts';
 
 /** A person's choice of a model, which has the keys until it is made. */
@@ -94,7 +90,6 @@ export class TerminalChat {
   readonly #options: TerminalChatOptions;
   #editor: Editor;
   #keyboard: Keyboard | undefined;
-  readonly #queue: MessageQueue;
   /** The message that is being sent: it is shown as sent once a signature in the log covers it. */
   #sending: Typed | undefined;
   /** The log has the message that is being sent, but not yet its signature: a crash would move it out of the log. */
@@ -106,22 +101,17 @@ export class TerminalChat {
   #picking: ModelPicking | undefined;
   #isStopping = false;
   #isLeaving = false;
-  #next: EmptyMessage;
   readonly #slot: DialogSlot;
   #mayLeave = false;
   #isWarm = false;
   /** Resolves when the history has every message. */
   #kept = Promise.resolve();
   #spent: Cost | undefined;
-  #budget: number | undefined;
   #finish: (exitCode: ExitCode) => void = () => {};
 
   constructor(options: TerminalChatOptions) {
     this.#options = options;
     this.#editor = { ...openEditor(options.history.read()), pastes: new Map() };
-    this.#queue = new MessageQueue(options.desk.conversation, options.queued);
-    this.#budget = options.setting.budget;
-    this.#next = options.next;
     const { io, view, desk } = options;
     this.#slot = new DialogSlot({
       env: io.env,
@@ -159,7 +149,7 @@ export class TerminalChat {
       this.#isLeaving = true;
       this.#picking?.leave();
       await this.#leavePending();
-      desk.conversation.interrupt('interrupted because the chat ended');
+      desk.chat.interrupt('interrupted because the chat ended');
       this.#action?.abort();
       await this.#work;
       view.setFooter(undefined);
@@ -181,8 +171,8 @@ export class TerminalChat {
 
   /** Names what was typed and not sent: queued messages wait in the thread, other text only in the history. */
   async #nameUnsent(): Promise<void> {
-    const { view, history } = this.#options;
-    const { waiting, lost: unsent } = await this.#queue.left();
+    const { view, history, desk } = this.#options;
+    const { waiting, lost: unsent } = await desk.chat.left();
     const lost = [
       ...unsent,
       ...this.#pending.map(({ text }) => text),
@@ -202,19 +192,13 @@ export class TerminalChat {
 
   /** Shows an event of a run. */
   readonly event = (event: LogEvent | UnknownEvent): void => {
-    this.#budget = budgetOf(event) ?? this.#budget;
     this.#isLogged ||= isAccepted(event);
     if (this.#sending !== undefined && this.#isLogged && event.event_type === 'checkpoint') {
       this.#showSent(this.#sending);
     }
     this.#options.view.event(event);
     this.#slot.event(event);
-    const id = payloadOf(event, 'custom_message')?.details?.['delivery_id'];
-    if (typeof id === 'string') {
-      this.#queue.delivered(id);
-      this.#draw();
-    }
-    if (event.event_type === 'turn_started') void this.#queued(() => this.#queue.sendEarly());
+    if (payloadOf(event, 'custom_message')?.details?.['delivery_id'] !== undefined) this.#draw();
   };
 
   readonly #onKey = (key: Key): void => {
@@ -291,36 +275,47 @@ export class TerminalChat {
     this.#options.view.print(wrapText(text, columns).map(colors.yellow));
   }
 
+  get #isRunning(): boolean {
+    return this.#options.desk.chat.state.isRunning;
+  }
+
+  /** The spend limit of the conversation. */
+  get #budget(): number | undefined {
+    const { desk, setting } = this.#options;
+    return desk.chat.state.budget ?? setting.budget;
+  }
+
   get #isBusy(): boolean {
-    return this.#action !== undefined || this.#options.desk.conversation.isRunning;
+    return this.#action !== undefined || this.#isRunning;
   }
 
   #interrupt(): void {
     const { desk, hurry } = this.#options;
     if (this.#action !== undefined) this.#action.abort('interrupted by Ctrl-C');
-    else if (!desk.conversation.isRunning) {
+    else if (!this.#isRunning) {
       if (this.#mayLeave) this.#finish(EXIT.ok);
       this.#mayLeave = true;
     } else if (this.#isStopping) hurry();
     else {
       this.#isStopping = true;
-      desk.conversation.interrupt();
+      desk.chat.interrupt('interrupted by Ctrl-C');
     }
   }
 
   #send(text: string): void {
-    const { history, view } = this.#options;
+    const { history, view, desk } = this.#options;
     if (text === '') {
-      if (this.#next !== 'nothing' && !this.#isBusy) this.#work = this.#answer(undefined);
+      const isNothing = desk.chat.state.emptyMessage === 'nothing';
+      if (!isNothing && !this.#isBusy) this.#work = this.#answer(undefined);
       return;
     }
     const typed: Typed = {
       text: unfolded(this.#editor, text),
       shown: labelled(this.#editor, text),
     };
-    let slash: Slash | undefined;
+    let slash: ChatLine | undefined;
     try {
-      slash = slashOf(typed.text);
+      slash = desk.chat.parse(typed.text);
     } catch (error) {
       view.print(['', ...failureLines(toRyeError(error), this.#style)]);
       this.#editor = withText(this.#editor, text);
@@ -338,13 +333,15 @@ export class TerminalChat {
   /** Runs a command or sends a message, now or as soon as it can be. */
   #do(typed: Typed): void {
     const { slash, text } = typed;
-    const { isRunning, beginsAlone } = this.#options.desk.conversation;
+    const { chat } = this.#options.desk;
+    const { isRunning, emptyMessage } = chat.state;
+    const { beginsAlone } = chat;
     if (this.#action !== undefined) this.#pending.push(typed);
     else if (slash !== undefined) {
       if (isRunning && needsIdle(slash)) this.#pending.push(typed);
       else void this.#command(typed, slash);
-    } else if (isRunning) void this.#queued(() => this.#queue.add(text), text);
-    else if (this.#next === 'decides') {
+    } else if (isRunning) void this.#enqueue(text);
+    else if (emptyMessage === 'decides') {
       this.#warn('decide first; your message is kept');
       this.#editor = withDraft(this.#editor, text);
       this.#work = this.#answer(undefined);
@@ -360,7 +357,7 @@ export class TerminalChat {
     for (const typed of this.#pending.splice(0)) this.#do(typed);
   }
 
-  async #command({ shown }: Typed, slash: Slash): Promise<void> {
+  async #command({ shown }: Typed, slash: ChatLine): Promise<void> {
     const { desk, view } = this.#options;
     const action = new AbortController();
     this.#action = action;
@@ -380,17 +377,15 @@ export class TerminalChat {
 
   #startOver(): void {
     this.#spent = undefined;
-    this.#budget = this.#options.setting.budget;
-    this.#next = 'nothing';
-    this.#queue.clear();
   }
 
-  async #queued(work: () => Promise<void>, text = ''): Promise<void> {
+  /** Queues a message for the running answer. */
+  async #enqueue(text: string): Promise<void> {
     try {
-      await work();
+      await this.#options.desk.chat.send(text);
     } catch (error) {
       this.#options.view.print(failureLines(toRyeError(error), this.#style));
-      if (text !== '') this.#editor = withDraft(this.#editor, text);
+      this.#editor = withDraft(this.#editor, text);
     }
     this.#draw();
   }
@@ -398,7 +393,7 @@ export class TerminalChat {
   /** Puts queued messages back into the field after an answer that was stopped or failed. */
   async #takeBack(): Promise<void> {
     const typed = this.#pending.filter(({ slash }) => !slash).map(({ text }) => text);
-    const back = [...(await this.#queue.takeBack()), ...typed];
+    const back = [...(await this.#options.desk.chat.takeBack()), ...typed];
     const commands = this.#pending.filter(({ slash }) => slash);
     this.#pending.splice(0, this.#pending.length, ...commands);
     if (back.length === 0) return;
@@ -411,21 +406,25 @@ export class TerminalChat {
     const { desk, view } = this.#options;
     this.#sending = message;
     this.#isLogged = false;
-    const attendant = this.#slot.open(this.#next === 'decides');
-    this.#next = 'nothing';
+    const { chat } = desk;
+    let isFirst = chat.state.emptyMessage === 'decides';
     if (!message) view.print(['']);
     try {
-      const running = desk.conversation.send(message?.text, attendant);
+      const running = chat.send(message?.text, {
+        attendant: () => {
+          const attendant = this.#slot.open(isFirst);
+          isFirst = false;
+          return attendant;
+        },
+        onResult: (result) => {
+          if (this.#sending !== undefined) this.#showSent(this.#sending);
+          this.#report(result);
+        },
+      });
       this.#draw();
-      let result = await running;
-      if (this.#sending !== undefined) this.#showSent(this.#sending);
-      this.#report(result);
-      while (result.success && !this.#isLeaving && (await desk.conversation.waiting()) > 0) {
-        result = await desk.conversation.send(undefined, this.#slot.open());
-        this.#report(result);
-      }
-      this.#next = nextOf(result);
-      if (this.#next === 'continues' && !this.#isLeaving) await this.#takeBack();
+      await running;
+      const isStopped = chat.state.emptyMessage === 'continues';
+      if (isStopped && !this.#isLeaving) await this.#takeBack();
     } catch (error) {
       view.settle();
       view.print(failureLines(toRyeError(error), this.#style));
@@ -474,7 +473,7 @@ export class TerminalChat {
       const parts = {
         request: footer ? [...footer.lines, desk.colors.yellow(TYPING_HINT)] : [],
         sending: this.#sending?.shown,
-        queued: [...this.#queue.texts.map(folded), ...this.#pending.map(({ shown }) => shown)],
+        queued: [...desk.chat.state.queued.map(folded), ...this.#pending.map(({ shown }) => shown)],
         editor: this.#editor,
         hint: this.#hint(),
         rest: this.#rest(),
@@ -486,9 +485,9 @@ export class TerminalChat {
   /** The facts about the conversation, while no answer shows its own. */
   #rest(): readonly string[] {
     const { desk, view, setting } = this.#options;
-    const { modelName, isRunning } = desk.conversation;
+    const { model = setting.model, isRunning } = desk.chat.state;
     if (isRunning || this.#isLeaving) return [];
-    const facts = { ...setting, model: modelName ?? setting.model, budget: this.#budget };
+    const facts = { ...setting, model, budget: this.#budget };
     const now = { spent: this.#spent?.spend ?? 0, context: view.context() };
     return [restLine(facts, now, this.#style)];
   }
@@ -496,7 +495,8 @@ export class TerminalChat {
   #hint(): string {
     if (this.#mayLeave) return LEAVE_HINT;
     if (this.#action !== undefined) return 'Ctrl-C stops the command';
-    if (!this.#options.desk.conversation.isRunning) return NEXT_HINTS[this.#next];
+    const { isRunning, emptyMessage } = this.#options.desk.chat.state;
+    if (!isRunning) return NEXT_HINTS[emptyMessage];
     return this.#isStopping ? STOPPING_HINT : RUNNING_HINT;
   }
 }
@@ -508,14 +508,10 @@ interface TerminalChatOptions {
   readonly view: LiveView;
   readonly history: ChatHistory;
   readonly setting: ChatSetting;
-  /** Messages that wait for the thread. */
-  readonly queued: readonly QueuedMessage[];
   /** Printed first. */
   readonly intro: readonly string[];
   /** The directive runs before the first message. */
   readonly startsAlone: boolean;
-  /** Effect of an empty message. */
-  readonly next: EmptyMessage;
   /** The cost of the thread so far. */
   readonly spent: Cost | undefined;
   /** Prepares what the first answer needs. */
@@ -528,5 +524,5 @@ interface TerminalChatOptions {
 interface Typed {
   readonly text: string;
   readonly shown: string;
-  readonly slash?: Slash | undefined;
+  readonly slash?: ChatLine | undefined;
 }

@@ -11,6 +11,7 @@ import type { CloseOptions, Store } from '../../storage/store.ts';
 import type { LibraryTool, Preset } from '../presets.ts';
 import type { RunHandle, RunOutcome, RunRequest } from '../run-types.ts';
 import type { ApprovalsService } from './approvals.ts';
+import type { Chat, ChatRequest } from './chat.ts';
 import type {
   DefinedDirective,
   DirectiveDeclaration,
@@ -104,6 +105,8 @@ export interface Rye {
   /** Requests that wait for a person's decision. */
   readonly approvals: ApprovalsService;
   readonly schedules: SchedulesService;
+  /** Begins a conversation, or continues that of a thread. Throws `thread_locked` if another process has it. */
+  chat(request?: ChatRequest): Promise<Chat>;
   /** Stream rules, outside of threads. */
   readonly rules: RulesService;
   readonly children: ChildrenService;

@@ -9,10 +9,14 @@ interface Queued {
 /** The messages that wait for the thread of a conversation, in their order. */
 export class MessageQueue {
   readonly #conversation: Conversation;
-  #items: readonly Queued[];
+  #items: readonly Queued[] = [];
 
-  constructor(conversation: Conversation, waiting: readonly QueuedMessage[]) {
+  constructor(conversation: Conversation) {
     this.#conversation = conversation;
+  }
+
+  /** Takes the messages that wait in the thread already. */
+  fill(waiting: readonly QueuedMessage[]): void {
     this.#items = waiting.map((delivery) => ({ delivery, text: delivery.text }));
   }
 

@@ -1,15 +1,6 @@
-import { RyeError } from '../../../kernel/core/errors.ts';
-import { didYouMean } from '../../../kernel/core/text.ts';
-
-/** A command of the conversation, as its help lists it. */
-interface SlashCommand {
-  readonly name: SlashName;
-  /** The rest of the line, for the help. */
-  readonly argument?: string;
-  readonly summary: string;
-  /** `idle`: waits for the end of an answer. */
-  readonly needs: 'nothing' | 'idle';
-}
+import { RyeError } from '../core/errors.ts';
+import { didYouMean } from '../core/text.ts';
+import type { ChatCommand, ChatCommandName, ChatLine } from './api/chat.ts';
 
 const NAMES = [
   'help',
@@ -22,10 +13,9 @@ const NAMES = [
   'compact',
   'new',
   'quit',
-] as const;
-export type SlashName = (typeof NAMES)[number];
+] as const satisfies readonly ChatCommandName[];
 
-export const SLASH_COMMANDS: readonly SlashCommand[] = [
+export const CHAT_COMMANDS: readonly ChatCommand[] = [
   { name: 'help', summary: 'List the commands and keys', needs: 'nothing' },
   {
     name: 'model',
@@ -64,19 +54,12 @@ export const SLASH_COMMANDS: readonly SlashCommand[] = [
 ];
 
 /** Other programs' names for the same. */
-const ALIASES: Readonly<Record<string, SlashName>> = {
+const ALIASES: Readonly<Record<string, ChatCommandName>> = {
   exit: 'quit',
   q: 'quit',
   '?': 'help',
   clear: 'new',
 };
-
-/** A typed command. */
-export interface Slash {
-  readonly name: SlashName;
-  /** The rest of the line. */
-  readonly rest: string;
-}
 
 /** A slash and one word. A path such as `/etc/hosts` has a second slash, and is a message. */
 const SLASH = /^\/([A-Za-z?_-]*)(?:\s+([^]*))?$/;
@@ -85,7 +68,7 @@ const SLASH = /^\/([A-Za-z?_-]*)(?:\s+([^]*))?$/;
  * Reads a line as a command; undefined for a message. A line that starts with a space is a message. Throws `usage` for a
  * command that does not exist, so that a typing error never reaches the model.
  */
-export function slashOf(line: string): Slash | undefined {
+export function chatLineOf(line: string): ChatLine | undefined {
   const [, word, rest = ''] = SLASH.exec(line.trimEnd()) ?? [];
   if (word === undefined) return undefined;
   const lower = word.toLowerCase();
@@ -99,8 +82,15 @@ export function slashOf(line: string): Slash | undefined {
       'List the commands with /help. To send the line as a message, start it with a space.',
   });
 }
+
 /** Returns the commands that a typed start can become, with their slash. */
 export function completionsOf(start: string): readonly string[] {
   if (!/^\/[a-z]*$/.test(start)) return [];
   return NAMES.map((name) => `/${name}`).filter((name) => name.startsWith(start));
+}
+
+/** True for a command that can only run between two answers. */
+export function needsIdle({ name, rest }: ChatLine): boolean {
+  const needs = CHAT_COMMANDS.find((command) => command.name === name)?.needs;
+  return needs === 'idle' || (name === 'tree' && rest !== '');
 }

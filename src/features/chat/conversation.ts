@@ -1,17 +1,17 @@
-import type { ApprovalAttendant } from '../../../kernel/app/api/approvals.ts';
-import type { ExecuteDirectiveRequest, Rye } from '../../../kernel/app/api/rye.ts';
+import type { ApprovalAttendant } from '../../kernel/app/api/approvals.ts';
+import type { ExecuteDirectiveRequest, Rye } from '../../kernel/app/api/rye.ts';
 import type {
   ResumeThreadRequest,
   SentDelivery,
   ThreadDetails,
-} from '../../../kernel/app/api/threads.ts';
-import { RyeError } from '../../../kernel/core/errors.ts';
-import type { LogEvent, UnknownEvent } from '../../../kernel/core/events.ts';
-import { compact } from '../../../kernel/core/json.ts';
-import type { PartialLimits } from '../../../kernel/core/limits.ts';
-import type { ThreadResult } from '../../../kernel/core/thread.ts';
-import { messageLimits, withoutSpend } from '../../cli/last-thread.ts';
-import { payloadOf } from '../render/progress-line.ts';
+} from '../../kernel/app/api/threads.ts';
+import { messageLimits, withoutSpend } from '../../kernel/app/message-limits.ts';
+import { RyeError } from '../../kernel/core/errors.ts';
+import type { LogEvent, UnknownEvent } from '../../kernel/core/events.ts';
+import { compact } from '../../kernel/core/json.ts';
+import type { PartialLimits } from '../../kernel/core/limits.ts';
+import type { ThreadResult } from '../../kernel/core/thread.ts';
+import { payloadOf } from './items.ts';
 
 type ConversationRye = Pick<Rye, 'threads' | 'recovery' | 'deliveries' | 'trees'>;
 type RunEvent = LogEvent | UnknownEvent;
@@ -186,6 +186,11 @@ export class Conversation {
   /** Allows the next message to spend this much more, in USD. */
   allowSpend(usd: number): void {
     this.#spend = usd;
+  }
+
+  /** True if the next message takes the place of the first one: it is in the log before its run begins. */
+  get restarts(): boolean {
+    return this.#restarts;
   }
 
   /** Makes the next message take the place of the first one, on a new branch. */

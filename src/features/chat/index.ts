@@ -1,0 +1,8 @@
+import type { Feature } from '../../faces/cli/feature.ts';
+
+export const chat: Feature = {
+  name: 'chat',
+  services: (_, rye) => ({
+    chat: async (request) => await (await import('./chat.ts')).openChat(rye(), request),
+  }),
+};
