@@ -25,6 +25,7 @@ describe('behavior', () => {
       toolAliases: new Map(),
       shellMaxOutputBytes: undefined,
       shellMetadata: true,
+      steerBetweenCalls: false,
     });
   });
 

@@ -20,6 +20,7 @@ const documents: readonly JsonObject[] = [
     compact_keep_turns: 2,
     elide_stale_reads: true,
     nudge: false,
+    steer_between_calls: true,
     tool_budgets: {
       'rye/bash': 3,
       rye_grep: { max: 1, on_exceed: 'steer', grace: 0, message: 'm' },

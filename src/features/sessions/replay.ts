@@ -3,6 +3,7 @@ import { acceptedRisk } from '../../kernel/core/capability.ts';
 import { RyeError, toRyeError } from '../../kernel/core/errors.ts';
 import type { EventDraft, LogEvent, UnknownEvent } from '../../kernel/core/events.ts';
 import { compact, type JsonObject } from '../../kernel/core/json.ts';
+import { type ToolResultMessage, textOf } from '../../kernel/core/message.ts';
 import type { ThreadPlan } from '../../kernel/core/plan.ts';
 import { mapOf, NUMBER } from '../../kernel/core/shape.ts';
 import { NO_USAGE } from '../../kernel/core/usage.ts';
@@ -17,6 +18,7 @@ import {
   pathTo,
   type SessionTree,
 } from '../../kernel/log/tree.ts';
+import { STEERED } from '../../kernel/loop/batch.ts';
 import { runLoop } from '../../kernel/loop/loop.ts';
 import type {
   Compaction,
@@ -267,6 +269,7 @@ class Replay {
       artifacts: { save: (callId) => Promise.resolve(`artifacts/${callId}`) },
       inbox: {
         take: () => Promise.resolve(this.comparison.takeDeliveries()),
+        isSteered: (callId) => Promise.resolve(gaveWay(recording.results.get(callId))),
         context: () => {
           const leafId = this.comparison.lastEntryId ?? recording.historyLeaf;
           return Promise.resolve(foldContext(this.#recorded.tree, { leafId }).messages);
@@ -326,6 +329,11 @@ class Replay {
 }
 
 const USAGE = mapOf(NUMBER);
+
+/** True for the recorded result of a call that a person's message came before. */
+function gaveWay(result: ToolResultMessage | undefined): boolean {
+  return result?.outcome === 'skipped' && textOf(result.content).includes(STEERED);
+}
 
 function endOf(outcome: LoopOutcome): JsonObject {
   switch (outcome.kind) {

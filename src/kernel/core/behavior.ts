@@ -43,6 +43,11 @@ export type BehaviorOptions = {
   readonly elide_stale_reads?: boolean | null;
   /** Reminds a model once that has used no tool; false by default. */
   readonly nudge?: boolean | null;
+  /**
+   * Skips the calls of an answer that have not begun when a person's message waits, so that the model reads it next; false
+   * by default.
+   */
+  readonly steer_between_calls?: boolean | null;
   /** Calls of each tool in one run, by tool id: a number, or a number with what happens beyond it. */
   readonly tool_budgets?: Readonly<Record<string, number | ToolBudgetOption | null>> | null;
   /** Bytes of results in one turn above which the model is asked to summarize. */

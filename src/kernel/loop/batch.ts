@@ -151,10 +151,15 @@ async function runReady(
     await results.defer(later.map(({ position }) => position));
   }
   const parked: Parked[] = [];
+  let hasBegun = false;
   const work = async (validated: Validated): Promise<void> =>
     await run.idle.works(validated.requested.call.call_id, async () => {
       const isBegun = validated.awaited !== undefined;
-      const end = isBegun || mayBegin() ? await perform(run, validated) : notBegun(validated);
+      const isSteered = hasBegun && !isBegun && (await givesWay(run, validated));
+      hasBegun = true;
+      const skipped = isSteered ? STEERED : isBegun || mayBegin() ? undefined : FAILED;
+      const end =
+        skipped === undefined ? await perform(run, validated) : notBegun(validated, skipped);
       if (end.stage === 'settled') return await settle(end);
       parked.push(end);
       const later = [end.requested, ...(returning ? [returning] : [])];
@@ -228,8 +233,18 @@ function batchOf(message: AssistantMessage, parallel: number): CallBatch {
   };
 }
 
-function notBegun({ requested, tool }: Validated): Settled {
-  return settleUnrun(requested, tool.id, 'skipped', 'an earlier item of the list failed');
+const FAILED = 'an earlier item of the list failed';
+/** Why a call was skipped that gave way to a person's message. */
+export const STEERED = 'a person sent a message before this call';
+
+function notBegun({ requested, tool }: Validated, reason: string): Settled {
+  return settleUnrun(requested, tool.id, 'skipped', reason);
+}
+
+/** True if a call has to wait for what a person wrote meanwhile: the model may not want it any more. */
+async function givesWay({ behavior, ports }: Run, { requested }: Validated): Promise<boolean> {
+  if (!behavior.steerBetweenCalls) return false;
+  return (await ports.inbox?.isSteered?.(requested.call.call_id)) ?? false;
 }
 
 /** Finds the first return that reports an error, or whose outputs are as declared. */

@@ -24,6 +24,8 @@ export interface Behavior {
   readonly elideStaleReads: boolean;
   /** Remind a model once that has not used any tool. */
   readonly nudge: boolean;
+  /** Skip the calls of an answer that have not begun when a person's message waits. */
+  readonly steerBetweenCalls: boolean;
   readonly toolBudgets: ReadonlyMap<string, ToolBudget>;
   /** Bytes of results in one turn above which the model is asked to summarize. */
   readonly toolOutputBudget: number | undefined;
@@ -74,6 +76,7 @@ const DEFAULTS = {
   compact_keep_turns: 4,
   elide_stale_reads: false,
   nudge: false,
+  steer_between_calls: false,
   tool_budgets: {},
   dedup_tools: [],
   dedup_reads: true,
@@ -136,6 +139,7 @@ function readBehavior(raw: JsonObject): Behavior {
         : undefined,
     elideStaleReads: set.elide_stale_reads,
     nudge: set.nudge,
+    steerBetweenCalls: set.steer_between_calls,
     toolBudgets: new Map(budgets),
     toolOutputBudget: set.tool_output_budget,
     dedupTools: new Set(set.dedup_tools.map(wireName)),

@@ -118,6 +118,8 @@ export interface InboxPort {
   /** True if something waits; {@link take} decides if it may come in. Absent: nothing comes during a wait. */
   isWaiting?(): Promise<boolean>;
   take(point: SafePoint): Promise<readonly EventDraft[]>;
+  /** True if a message of a person waits for {@link take}, and the call should give way to it. Absent: none ever does. */
+  isSteered?(callId: string): Promise<boolean>;
   /** Returns the context as the log has it: asked for after a compaction that {@link take} gave. */
   context?(): Promise<readonly Message[]>;
   /** Ends the run as completed and begins another with what waits for that. Empty: nothing waits, the run is still open. */

@@ -29,6 +29,7 @@ export const behavior = z.object({
   compact_keep_turns: count.optional(),
   elide_stale_reads: flag,
   nudge: flag,
+  steer_between_calls: flag,
   tool_budgets: z
     .record(
       z.string(),

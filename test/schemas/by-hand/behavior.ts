@@ -38,6 +38,7 @@ export function parseBehavior(raw: JsonObject): Behavior {
     tail: tailOf(raw),
     elideStaleReads: flagOf(raw, 'elide_stale_reads', false),
     nudge: flagOf(raw, 'nudge', false),
+    steerBetweenCalls: flagOf(raw, 'steer_between_calls', false),
     toolBudgets: budgetsOf(raw),
     toolOutputBudget: countOf(raw, 'tool_output_budget'),
     dedupTools: toolsOf(raw, 'dedup_tools'),

@@ -119,6 +119,19 @@ export class ThreadInbox implements InboxPort {
     return [...ready, ...(await this.#drafts(steer ? [steer] : []))];
   }
 
+  async isSteered(): Promise<boolean> {
+    const { threadId } = this.#key;
+    if (!(await this.#store.isAnyWaiting(threadId))) return false;
+    return (await this.#store.list(threadId)).some(
+      (one) =>
+        one.class === 'person' &&
+        one.thread_id === threadId &&
+        one.state === 'queued' &&
+        one.entry_id === null &&
+        UNDER_WAY.includes(one.mode),
+    );
+  }
+
   /** Returns the entries of programs that came after the last safe point. */
   async rest(): Promise<readonly EventDraft[]> {
     return (await this.#options.entries?.take()) ?? [];
