@@ -218,6 +218,8 @@ const CONTEXTS = {
       data: anything('Structured result'),
       duration_ms: number(),
       output_bytes: integer(),
+      prior_content: anything('The first 256 KiB that a written file had before; null: it is new'),
+      prior_bytes: integer('Bytes of the whole file before'),
       coerced: anything('Arguments whose type was corrected, by name; absent if none was'),
       artifact: text(),
     },

@@ -53,6 +53,10 @@ export interface ResultContext extends UnknownCallContext {
   readonly is_error: boolean;
   /** UTF-8 bytes of text plus base64 characters of images, before any change. */
   readonly output_bytes: number;
+  /** The first 256 KiB of the content that a written file had before; null for a new file. Absent for other calls. */
+  readonly prior_content?: string | null;
+  /** Bytes of the whole content before. */
+  readonly prior_bytes?: number;
 }
 
 /** The messages that will be sent next. */

@@ -15,7 +15,7 @@ import { type AwaitedCall, openDrafts } from '../log/open-calls.ts';
 import type { AwaitedThreads } from '../tools/tool.ts';
 import { reviewCalls, runAsked, type Waiting } from './approvals.ts';
 import { admit, notStarted } from './gates.ts';
-import { aboutCall, answerFailure, shaped } from './handlers.ts';
+import { aboutCall, answerFailure, priorFacts, shaped } from './handlers.ts';
 import { Lanes } from './lanes.ts';
 import { isReturn, judgeReturn, type Returned, returnedError, returnInput } from './outputs.ts';
 import { boundResult, type Result, remindedResult, resultDraft, settledDraft } from './results.ts';
@@ -418,6 +418,7 @@ async function afterCall(run: Run, result: Result): Promise<void> {
     output,
     duration_ms: durationMs,
     output_bytes: outputBytes,
+    ...priorFacts(settled),
     ...(coerced.length === 0 ? {} : { coerced }),
     ...(artifact === undefined ? {} : { artifact }),
   });

@@ -151,6 +151,7 @@ export async function shaped(run: Run, settled: Settled): Promise<Settled> {
     content,
     is_error: isError,
     output_bytes: contentBytes(settled.content),
+    ...priorFacts(settled),
   });
   await consult(run, 'tool_transform', context, (decision) => {
     const { result, is_error } = decision;
@@ -160,6 +161,23 @@ export async function shaped(run: Run, settled: Settled): Promise<Settled> {
   });
   if (isError === wasError) return { ...settled, content };
   return { ...settled, content, outcome: isError ? 'error' : 'ok' };
+}
+
+/** Bytes of a file's former content that handlers and hooks get. */
+const PRIOR_BYTES = 256 * 1024;
+
+/** The content that a written file had before, as handlers and hooks get it; nothing for other calls. */
+export function priorFacts({
+  prior,
+}: Settled): Pick<ResultContext, 'prior_content' | 'prior_bytes'> {
+  if (prior === undefined) return {};
+  if (prior === null) return { prior_content: null, prior_bytes: 0 };
+  // a character that the bound cuts is dropped
+  const text = new TextDecoder('utf-8', { ignoreBOM: true }).decode(
+    prior.subarray(0, PRIOR_BYTES),
+    { stream: true },
+  );
+  return { prior_content: text, prior_bytes: prior.length };
 }
 
 /** Lets `context_transform` change the messages of one request. */

@@ -90,6 +90,8 @@ export interface Settled {
   /** Why it did not simply succeed; for people. */
   readonly reason?: string;
   readonly coerced?: readonly string[];
+  /** The content that a written file had before; null for a new one. */
+  readonly prior?: Uint8Array | null;
 }
 
 /** True if the tool itself produced the result. Only then is a reminder about the call useful. */
@@ -287,6 +289,7 @@ function withOutput(
 ): Settled {
   return settle(requested, tool.id, output.is_error ? 'error' : 'ok', output.content, {
     ...(output.data ? { data: output.data } : {}),
+    ...(output.prior === undefined ? {} : { prior: output.prior }),
     durationMs,
     ...refusalOf(output),
     ...coercions(coerced),

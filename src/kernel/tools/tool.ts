@@ -77,6 +77,8 @@ export interface ToolOutput {
   readonly is_error: boolean;
   /** Structured facts for programs: literal steps, hooks and parents read them. */
   readonly data?: JsonObject;
+  /** The content that a written file had before, null for a new one: for handlers and hooks, never for the model or the log. */
+  readonly prior?: Uint8Array | null;
   /** Set if the call has not ended: the threads that it waits for wait for people. The other members do not count. */
   readonly waiting?: AwaitedThreads;
 }

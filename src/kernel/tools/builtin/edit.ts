@@ -92,12 +92,13 @@ async function change(
     options.memory?.recordChange(path.real, sha256(edited.content));
     const { replacements, line } = edited;
     const times = replacements === 1 ? '1 replacement' : `${replacements} replacements`;
-    return textOutput(`Edited ${path.shown}: ${times}, the first in line ${line}.`, {
+    const told = textOutput(`Edited ${path.shown}: ${times}, the first in line ${line}.`, {
       path: path.shown,
       replacements,
       line,
       bytes: Buffer.byteLength(edited.content),
     });
+    return { ...told, prior: bytes };
   });
 }
 

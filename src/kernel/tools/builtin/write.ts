@@ -2,7 +2,7 @@ import type { FileHandle } from 'node:fs/promises';
 import { normalize } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
 import { MAX_COPY_BYTES } from '../../core/file-change.ts';
-import type { JsonObject } from '../../core/json.ts';
+import { compact, type JsonObject } from '../../core/json.ts';
 import { alone, exclusively, openForRead, versionOf, writeText } from '../files.ts';
 import { type FileBefore, hashOf, keepBefore, sha256 } from '../kept-files.ts';
 import { confine } from '../paths.ts';
@@ -66,11 +66,9 @@ async function write(
       await existing?.close();
     }
     if (before?.bytes?.equals(Buffer.from(content)) === true) {
-      return textOutput(`No change needed: ${path.shown} already has this content.`, {
-        path: path.shown,
-        bytes,
-        status: 'unchanged',
-      });
+      const same = { path: path.shown, bytes, status: 'unchanged' };
+      const told = textOutput(`No change needed: ${path.shown} already has this content.`, same);
+      return { ...told, prior: before.bytes };
     }
     if (context.signal.aborted) throw new RyeError('cancelled', 'the write was cancelled');
     await keepBefore(options.keep, context, { path, before, content });
@@ -78,7 +76,8 @@ async function write(
     options.memory?.recordChange(path.real, sha256(content));
     const [verb, status] = before ? ['Updated', 'updated'] : ['Created', 'created'];
     const data = { path: path.shown, bytes, status };
-    return textOutput(`${verb} ${path.shown} (${bytes} bytes).`, data);
+    const prior = before === undefined ? { prior: null } : compact({ prior: before.bytes });
+    return { ...textOutput(`${verb} ${path.shown} (${bytes} bytes).`, data), ...prior };
   });
 }
 
