@@ -14,6 +14,8 @@ const documents: readonly JsonObject[] = [
     thinking: 'low',
     thinking_decay: { after_runs: 2, floor: 'minimal' },
     max_tokens: 500,
+    betas: ['a-1', 'b.2'],
+    context_management: { edits: [{ type: 'clear_tool_uses_20250919' }] },
     cache: false,
     compact_strategy: 'tail',
     compact_threshold: 9000,
@@ -68,7 +70,14 @@ it('the options of the library are the declared ones, and null unsets one', () =
   type Options = Set<BehaviorOptions>;
   type File = Set<BehaviorFile>;
   // these have a short form, and tools as one text
-  type Short = 'schema' | 'tool_budgets' | 'tool_aliases' | 'dedup_tools' | 'persist_exclude_tools';
+  type Short =
+    | 'betas'
+    | 'context_management'
+    | 'schema'
+    | 'tool_budgets'
+    | 'tool_aliases'
+    | 'dedup_tools'
+    | 'persist_exclude_tools';
 
   expectTypeOf<keyof Options>().toEqualTypeOf<keyof File>();
   expectTypeOf<Omit<Options, Short | 'thinking_decay'>>().toEqualTypeOf<

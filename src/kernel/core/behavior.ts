@@ -31,6 +31,10 @@ export type BehaviorOptions = {
   } | null;
   /** Tokens of one answer, below what the model can. */
   readonly max_tokens?: number | null;
+  /** Beta features of the provider's API, beside those of its file; Anthropic's only. */
+  readonly betas?: readonly string[] | string | null;
+  /** Has the server edit the context, as `context_management` of Anthropic's API. */
+  readonly context_management?: JsonObject | null;
   /** Marks requests for the provider's prompt cache. */
   readonly cache?: boolean | null;
   /** `tail` leaves old tool results out of requests; `off` is the default. */

@@ -17,6 +17,10 @@ export interface Behavior {
   readonly thinkingDecay: ThinkingDecay | undefined;
   /** Tokens of one answer, below what the model can. */
   readonly maxTokens: number | undefined;
+  /** Beta features of the provider's API. */
+  readonly betas: readonly string[] | undefined;
+  /** Has the server edit the context. */
+  readonly contextManagement: JsonObject | undefined;
   /** Prompt-cache marks; replaces the configured value. */
   readonly cache: boolean | undefined;
   readonly tail: TailOptions | undefined;
@@ -132,6 +136,8 @@ function readBehavior(raw: JsonObject): Behavior {
       floor: decay.floor ?? 'off',
     },
     maxTokens: set.max_tokens,
+    betas: set.betas,
+    contextManagement: set.context_management as JsonObject | undefined,
     cache: set.cache,
     tail:
       set.compact_strategy === 'tail'
@@ -190,11 +196,14 @@ function camelOf(name: string): string {
   return camel;
 }
 
+/** Objects that rye passes on as they are. */
+const RAW: ReadonlySet<string> = new Set(['schema', 'context_management']);
+
 /** A value that a directive may have as text, or as the short form of an object. Leaves one that makes no sense. */
 function typed(value: JsonValue, member: CheckedSchema, path: string): JsonValue {
   const { type, properties, additionalProperties: byTool } = member;
   if (typeof value === 'string') return fromText(value, member);
-  if (type !== 'object' || !isJsonObject(value) || path === 'schema') return value;
+  if (type !== 'object' || !isJsonObject(value) || RAW.has(path)) return value;
   if (typeof byTool !== 'object') return normalized(value, properties ?? {});
   const tools = Object.entries(value).flatMap(([tool, one]): [string, JsonValue][] => {
     if (one === undefined || one === null) return [];

@@ -278,6 +278,8 @@ export async function planCall(run: Run): Promise<CallPlan> {
     max_tokens: maxTokens,
     thinking,
     cache: behavior.cache ?? plan.settings.cache,
+    betas: behavior.betas,
+    context_management: behavior.contextManagement,
     ...resultMembers(run),
   });
   return {

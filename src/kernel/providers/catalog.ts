@@ -64,6 +64,10 @@ export interface ProviderConfig {
   /** The most output tokens that one call gets in a second, generously: bounds what a call cost that a crash cut. */
   readonly outputTokensPerSecond: number;
   readonly headers: Readonly<Record<string, string>>;
+  /** Beta features that each request asks for. Used by the kind `anthropic` only, as is `contextManagement`. */
+  readonly betas?: readonly string[];
+  /** Has the server edit the context: the member of the API with that name. */
+  readonly contextManagement?: JsonObject;
   readonly models: Readonly<Record<string, ModelConfig>>;
   /** Applies to ids that `models` does not list; null: such ids are refused. */
   readonly otherModels: ModelConfig | null;
@@ -236,7 +240,11 @@ function parseProvider(
     fallback,
     pricesAsOf: raw.prices_as_of ?? null,
     options,
-    ...compact({ wire: raw.wire }),
+    ...compact({
+      wire: raw.wire,
+      betas: raw.betas ?? undefined,
+      contextManagement: (raw.context_management ?? undefined) as JsonObject | undefined,
+    }),
   };
 }
 

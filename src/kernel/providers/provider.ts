@@ -51,6 +51,10 @@ export interface ModelRequest {
    * loop checks the answer.
    */
   readonly output_schema?: JsonObject;
+  /** Beta features of the API, beside those of the provider's file. An API without betas ignores them, as the next member. */
+  readonly betas?: readonly string[];
+  /** Has the server edit the context, in place of what the provider's file has. */
+  readonly context_management?: JsonObject;
 }
 
 /** A failed model call before classification. Holds no secret and no request content. */

@@ -23,6 +23,11 @@ export const behavior = z.object({
     .meta(not('an object with after_runs or after_turns, and floor'))
     .optional(),
   max_tokens: count.optional(),
+  betas: z
+    .array(z.string().regex(/^[A-Za-z0-9._-]+$/))
+    .meta(not('a list of betas'))
+    .optional(),
+  context_management: z.looseObject({}).meta(not('an object')).optional(),
   cache: flag,
   compact_strategy: z.enum(['off', 'tail']).meta(not('off or tail')).optional(),
   compact_threshold: count.optional(),

@@ -149,6 +149,16 @@ export const providerFile = z.strictObject({
     )
     .nullish()
     .meta(mapping),
+  betas: z
+    .array(
+      z
+        .string()
+        .regex(/^[A-Za-z0-9._-]+$/)
+        .meta({ problem: 'has {value}, not the name of a beta' }),
+    )
+    .nullish()
+    .meta(list),
+  context_management: z.looseObject({}).nullish().meta(mapping),
   models: z.record(z.string(), modelFile).nullish().meta(mapping),
   other_models: modelFile.optional(),
   tiers: z

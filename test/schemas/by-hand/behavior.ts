@@ -34,6 +34,8 @@ export function parseBehavior(raw: JsonObject): Behavior {
     thinking: choiceOf(raw, 'thinking', THINKING_LEVELS),
     thinkingDecay: decayOf(member(raw, 'thinking_decay')),
     maxTokens: countOf(raw, 'max_tokens'),
+    betas: betasOf(member(raw, 'betas')),
+    contextManagement: managementOf(member(raw, 'context_management')),
     cache: member(raw, 'cache') === undefined ? undefined : flagOf(raw, 'cache', true),
     tail: tailOf(raw),
     elideStaleReads: flagOf(raw, 'elide_stale_reads', false),
@@ -52,6 +54,20 @@ export function parseBehavior(raw: JsonObject): Behavior {
     shellMaxOutputBytes: countOf(raw, 'shell_max_output_bytes'),
     shellMetadata: flagOf(raw, 'shell_metadata', true),
   };
+}
+
+function betasOf(value: JsonValue | undefined): readonly string[] | undefined {
+  if (value === undefined) return undefined;
+  const listed = typeof value === 'string' ? value.split(/[\s,]+/).filter(Boolean) : value;
+  const isBeta = (one: unknown): boolean =>
+    typeof one === 'string' && /^[A-Za-z0-9._-]+$/.test(one);
+  if (Array.isArray(listed) && listed.every(isBeta)) return listed as readonly string[];
+  throw bad('betas', listed, 'a list of betas');
+}
+
+function managementOf(value: JsonValue | undefined): JsonObject | undefined {
+  if (value === undefined || isJsonObject(value)) return value;
+  throw bad('context_management', value, 'an object');
 }
 
 function loopRepeatsOf(raw: JsonObject): number {

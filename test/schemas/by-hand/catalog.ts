@@ -124,6 +124,8 @@ const PROVIDER_KEYS = [
   'price_list',
   'output_tokens_per_second',
   'headers',
+  'betas',
+  'context_management',
   'models',
   'other_models',
   'tiers',

@@ -1,6 +1,12 @@
+import type { JsonObject } from '../../core/json.ts';
 import { authorizedFetch, type HttpSetup, sseProvider, TakenIds, ToolNames } from '../adapter.ts';
 import type { ProviderConfig } from '../catalog.ts';
-import { type ModelProvider, type ProviderKind, REMOTE_MODEL } from '../provider.ts';
+import {
+  type ModelProvider,
+  type ModelRequest,
+  type ProviderKind,
+  REMOTE_MODEL,
+} from '../provider.ts';
 import { wireRules } from '../wire-rules.ts';
 import { buildRequest, type ModelTraits, requestText, traitsOfId } from './request.ts';
 import { streamDecoder } from './stream.ts';
@@ -33,21 +39,48 @@ export function anthropicProvider(setup: HttpSetup): ModelProvider {
       });
       return {
         // not messages.create(): that writes warnings about models to the terminal
-        post: async (request, signal) =>
-          await api
+        post: async (request, signal) => {
+          const { headers, ...members } = extrasOf(config, request);
+          const receiver = { name: config.name, wire };
+          const body = buildRequest(request, traitsOf(config, request.model), receiver);
+          return await api
             .post('/v1/messages', {
               // as text, because the SDK compares anything else with the kinds of body that the platform's fetch takes
-              body: requestText(
-                buildRequest(request, traitsOf(config, request.model), { name: config.name, wire }),
-              ),
-              headers: { 'content-type': 'application/json' },
+              body: requestText({ ...body, ...members }),
+              headers: { 'content-type': 'application/json', ...headers },
               signal,
               stream: true,
             })
-            .asResponse(),
+            .asResponse();
+        },
       };
     },
   });
+}
+
+const BETA_HEADER = 'anthropic-beta';
+/** The API takes the member of that name with this beta only. */
+const CONTEXT_MANAGEMENT = 'context-management-2025-06-27';
+
+/** Returns the header and the member of what a request asks for beside the usual. */
+function extrasOf(
+  config: Pick<ProviderConfig, 'headers' | 'betas' | 'contextManagement'>,
+  request: Pick<ModelRequest, 'betas' | 'context_management'>,
+): { readonly headers: Record<string, string>; readonly context_management?: JsonObject } {
+  const management = request.context_management ?? config.contextManagement;
+  const configured = Object.entries(config.headers).find(
+    ([name]) => name.toLowerCase() === BETA_HEADER,
+  );
+  const betas = new Set([
+    ...(configured?.[1].split(',').map((beta) => beta.trim()) ?? []),
+    ...(config.betas ?? []),
+    ...(request.betas ?? []),
+    ...(management === undefined ? [] : [CONTEXT_MANAGEMENT]),
+  ]);
+  return {
+    headers: betas.size === 0 ? {} : { [BETA_HEADER]: [...betas].join(',') },
+    ...(management === undefined ? {} : { context_management: management }),
+  };
 }
 
 /** Returns the traits that the configuration gives the model, else those that its id implies. */
