@@ -31,7 +31,7 @@ export type BehaviorOptions = {
   } | null;
   /** Tokens of one answer, below what the model can. */
   readonly max_tokens?: number | null;
-  /** Beta features of the provider's API, beside those of its file; Anthropic's only. */
+  /** Beta features of the provider's API, beside the betas of its file; Anthropic's only. */
   readonly betas?: readonly string[] | string | null;
   /** Has the server edit the context, as `context_management` of Anthropic's API. */
   readonly context_management?: JsonObject | null;

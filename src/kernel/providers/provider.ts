@@ -51,9 +51,9 @@ export interface ModelRequest {
    * loop checks the answer.
    */
   readonly output_schema?: JsonObject;
-  /** Beta features of the API, beside those of the provider's file. An API without betas ignores them, as the next member. */
+  /** Beta features of the API, beside the betas of the provider's file. An API without betas ignores both members. */
   readonly betas?: readonly string[];
-  /** Has the server edit the context, in place of what the provider's file has. */
+  /** Has the server edit the context, in place of the member of the provider's file. */
   readonly context_management?: JsonObject;
 }
 

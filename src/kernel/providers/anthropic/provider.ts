@@ -62,7 +62,7 @@ const BETA_HEADER = 'anthropic-beta';
 /** The API takes the member of that name with this beta only. */
 const CONTEXT_MANAGEMENT = 'context-management-2025-06-27';
 
-/** Returns the header and the member of what a request asks for beside the usual. */
+/** Returns the header and the member that a request has beside the usual ones. */
 function extrasOf(
   config: Pick<ProviderConfig, 'headers' | 'betas' | 'contextManagement'>,
   request: Pick<ModelRequest, 'betas' | 'context_management'>,
