@@ -33,7 +33,7 @@ function sourceOf(file: string) {
   const known = sources.get(file);
   if (known !== undefined) return known;
   const text = existsSync(file) ? readFileSync(file, 'utf8') : '';
-  const literals = text.matchAll(/\(\s*(['"`])((?:\\.|(?!\1)[^\\])+)\1,/g);
+  const literals = text.matchAll(/\(\s*(?:\/\/[^\n]*\s*)*(['"`])((?:\\.|(?!\1)[^\\])+)\1,/g);
   const titles = [...literals].map(([, , title = '']) => patternOf(title));
   const source = { text, titles };
   sources.set(file, source);
@@ -44,12 +44,15 @@ function sourceOf(file: string) {
 function patternOf(title: string): RegExp {
   const parts = title.replaceAll(/\\(.)/g, '$1').split(/%[a-z]|\$\{[^}]*\}|\$[a-zA-Z_.]+/);
   const escaped = parts.map((part) => part.replaceAll(/[\\^$.*+?()[\]{}|]/g, String.raw`\$&`));
-  return new RegExp(`^${escaped.join('(.+)')}$`, 's');
+  return new RegExp(`^${escaped.join('(.*)')}$`, 's');
 }
 
 /** True if the file has a title for this part of a name, and the text of each part that varies. */
 function hasTitle(file: string, part: string): boolean {
   const { text, titles } = sourceOf(file);
+  // rows of an attack have their name, cut, and their code in quotes
+  const [, attack] = /^'(.+?)…?'(?: → '\w+')?$/.exec(part) ?? [];
+  if (attack !== undefined && text.includes(`name: '${attack}`)) return true;
   return titles.some((title) => {
     const values = title.exec(part)?.slice(1);
     return values?.every((value) => text.includes(value)) ?? false;

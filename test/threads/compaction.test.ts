@@ -103,6 +103,10 @@ function usageOf(body: WireBody) {
   return { input_tokens: Math.ceil(JSON.stringify(body).length / 4), output_tokens: 10 };
 }
 
+/** Reads a file. */
+const READING = (file: string): Extract<WireTurn, { steps: unknown }> =>
+  calls(toolUse(READ, { path: `${file}.txt` }, `toolu_${file}`));
+
 function only(events: readonly (LogEvent | UnknownEvent)[], type: string) {
   return events.filter(({ event_type }) => event_type === type);
 }
@@ -138,6 +142,52 @@ describe('a running thread whose context fills', () => {
     );
     expect(files[0]).toEqual(['a.txt']);
     expect(files[2]).toEqual(expect.arrayContaining(['a.txt', 'b.txt', 'c.txt']));
+  });
+
+  it('summarizes next what the last compaction kept', async () => {
+    const { server, events } = await work(reader([reply('ONE'), reply('TWO')], FILES));
+    const asked = server.requests.filter(({ body }) => isSummary(body)).map(({ body }) => body);
+    const [first] = only(events, 'compaction').map(
+      ({ payload }) => (payload as { first_kept_entry_id: string }).first_kept_entry_id,
+    );
+    const kept = events.findIndex((event) => event.id === first);
+    const file = /([a-h])\.txt/.exec(JSON.stringify(events.slice(kept, kept + 3)))?.[1] ?? '';
+    expect(file).not.toBe('');
+    expect(textOfBody(asked[0] as WireBody)).not.toContain(`${file} says`);
+    expect(textOfBody(asked[1] as WireBody)).toContain(`${file} says`);
+  });
+
+  it('cuts no call from its result, and gives a summary 2,000 characters of each result', async () => {
+    const { server, events } = await work(reader([reply('SHORT')], FILES));
+    const kept = only(events, 'compaction').map(({ payload }) => {
+      const { first_kept_entry_id: id } = payload as { first_kept_entry_id: string };
+      const entry = events.find((event) => event.id === id);
+      return (entry?.payload as { message?: { role: string } } | undefined)?.message?.role;
+    });
+    expect(kept.length).toBeGreaterThan(1);
+    expect(kept).not.toContain('tool_result');
+    const asked = server.requests.find(({ body }) => isSummary(body))?.body as WireBody;
+    const lines = textOfBody(asked).match(/a says a+/g) ?? [];
+    expect(lines.join('\n').length).toBeGreaterThan(1500);
+    expect(lines.join('\n').length).toBeLessThanOrEqual(2000);
+  });
+
+  it('splits a long turn: its first part is summarized by a second request, and both are joined', async () => {
+    const answers = [reply('First.'), ...['b', 'c', 'd'].map(READING)];
+    let step = 0;
+    const { rye, result, server } = await work(({ body }) => {
+      if (isSummary(body)) return reply(textOfBody(body).includes('b.txt') ? 'PART' : 'WHOLE');
+      step += 1;
+      return { ...(answers[step - 1] ?? reply('Done.')), usage: usageOf(body) };
+    });
+    const before = server.requests.length;
+    await rye.recovery.resume({ threadId: result.thread_id, message: 'And the others?' });
+    const later = server.requests.slice(before).filter(({ body }) => isSummary(body));
+    expect(later.length).toBeGreaterThan(1);
+    const summaries = only(await lab.events(result.thread_id), 'compaction').map(({ payload }) =>
+      JSON.stringify(payload),
+    );
+    expect(summaries.some((text) => text.includes('WHOLE') && text.includes('PART'))).toBe(true);
   });
 
   it('books what the summary costs', async () => {
