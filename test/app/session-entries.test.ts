@@ -134,7 +134,7 @@ describe('an entry of a session', () => {
     expect(whole.slice(0, part.length)).toEqual(part);
   });
 
-  it('has its children, with those of every branch', async () => {
+  it('has its children, on every branch', async () => {
     const user = await entryOf('user');
     const answer = (await rye.trees.children(id, user)).map((entry) => entry.id);
     expect(answer).toEqual([await entryOf('assistant')]);
