@@ -47,6 +47,9 @@ function patternOf(title: string): RegExp {
   return new RegExp(`^${escaped.join('(.*)')}$`, 's');
 }
 
+/** Removes what a list or an object has otherwise in a name than in the source. */
+const lettersOf = (text: string): string => text.replaceAll(/[^\p{L}\p{N}]/gu, '');
+
 /** True if the file has a title for this part of a name, and the text of each part that varies. */
 function hasTitle(file: string, part: string): boolean {
   const { text, titles } = sourceOf(file);
@@ -55,7 +58,7 @@ function hasTitle(file: string, part: string): boolean {
   if (attack !== undefined && text.includes(`name: '${attack}`)) return true;
   return titles.some((title) => {
     const values = title.exec(part)?.slice(1);
-    return values?.every((value) => text.includes(value)) ?? false;
+    return values?.every((value) => lettersOf(text).includes(lettersOf(value))) ?? false;
   });
 }
 
