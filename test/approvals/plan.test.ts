@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest';
 import { LogAudit } from '../../src/kernel/app/verification/approvals.ts';
-import type { LogEvent } from '../../src/kernel/core/events.ts';
 import { directive } from '../attacks/lab.ts';
 import type { WireTurn } from '../helpers/wire-server.ts';
 import { calls, type House, house, payloads, reply, toolUse } from './house.ts';
@@ -63,7 +62,7 @@ it('a plan is approved as a whole, and the calls inside of it run without anothe
     'Files that it may change:',
     'src/**/*.txt',
     'Commands that it may run:',
-    'It may spend $1 more.',
+    'It may spend $1.00 more.',
   ])
     expect(stdout).toContain(part);
   await here.json(['approve', id]);
@@ -202,8 +201,35 @@ it('verify finds a call that used a plan which does not list it', async () => {
     );
   const key = here.key();
   const audit = new LogAudit(threadId, undefined, { find: () => ({ status: 'trusted', key }) });
-  for (const event of forged) audit.take(event as LogEvent);
+  for (const event of forged) audit.take(event);
   expect(audit.result(false).problems).toEqual([
     expect.stringContaining('it is outside of its plan'),
   ]);
+});
+
+it('rye/core/plan only reads, and ends with a plan that a person approved', async () => {
+  const here = await house(
+    calls(write('src/a.txt')),
+    calls(present()),
+    reply('1. Change the text'),
+  );
+  const result = await here.json(['run', 'rye/core/plan', '--input', 'task=Rename it'], 8);
+  const [id = ''] = result['approvals'] as readonly string[];
+  const threadId = String(result['thread_id']);
+  expect(here.file('src/a.txt')).toBeUndefined();
+  await here.json(['approve', id, '--no-resume']);
+  const done = await here.json(['threads', 'resume', threadId]);
+  expect(done).toMatchObject({ status: 'completed', result: '1. Change the text' });
+});
+
+it('rye/core/build asks before each change that no plan lists', async () => {
+  const here = await house(calls(write('a.txt')), reply('Written.'));
+  const result = await here.json(['run', 'rye/core/build', '--input', 'task=Write a.txt'], 8);
+  const [request] = await here.waiting();
+  expect(request).toMatchObject({ tool: 'rye/file-system/write', reason: 'It changes a file.' });
+  await here.json(['approve', request?.id ?? '', '--no-resume']);
+  await here.json(['threads', 'resume', String(result['thread_id'])]);
+  expect(here.file('a.txt')).toBe('hi\n');
+  await here.json(['threads', 'undo', String(result['thread_id'])]);
+  expect(here.file('a.txt')).toBeUndefined();
 });

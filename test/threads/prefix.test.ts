@@ -29,11 +29,7 @@ it('what was sent comes again byte for byte, on every turn and on resume', async
   writeFileSync(config, 'tool_preload: { max_tokens: 200 }\n');
   const rye = lab.open();
   await rye.items.sign('config', 'agent/resilience');
-  await lab.directive('work', [
-    'rye/file-system/ls',
-    'rye/file-system/glob',
-    'rye/file-system/grep',
-  ]);
+  await lab.directive('work', ['rye/file-system/ls', 'rye/file-system/*']);
   const outcome = await rye.run({ directiveId: 'team/work' });
   expect(outcome).toMatchObject({ kind: 'completed', result: 'Done.' });
   // a later day, another process: nothing of it may show

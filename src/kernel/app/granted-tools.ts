@@ -34,10 +34,12 @@ export function candidate(
   capabilities: readonly string[],
   facts: Pick<GrantedTool, 'declaredRisk' | 'builtin' | 'own'>,
 ): DisclosureCandidate & { readonly tool: Omit<GrantedTool, 'preloaded'> } {
+  const grant = grantOf(id, capabilities);
   return {
     tool: { id, name: wireName(id), description, input_schema: inputSchema, ...facts },
-    grant: grantOf(id, capabilities),
-    pinned: isPrimary(id),
+    grant,
+    // a directive that names one of the few built-in tools wants it at once
+    pinned: isPrimary(id) || (facts.builtin && grant === 'exact'),
   };
 }
 

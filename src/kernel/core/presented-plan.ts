@@ -1,4 +1,5 @@
 import { isJsonObject, type JsonObject, type JsonValue } from './json.ts';
+import { formatUsd } from './usage.ts';
 
 /** The tool that presents a plan. */
 export const PRESENT_PLAN_ID = 'rye/agent/present_plan';
@@ -51,7 +52,7 @@ export function planText(plan: PresentedPlan): string {
     ...section('Tools that it may call, with any input:', tools),
     ...section('Directives that it may start:', directives),
     '',
-    `It may spend $${costUsd} more.`,
+    `It may spend ${formatUsd(costUsd)} more.`,
   ].join('\n');
 }
 

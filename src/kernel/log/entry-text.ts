@@ -94,7 +94,16 @@ function callText({ name, input, malformed }: ToolCallBlock): string {
 }
 
 /** The inputs that identify a call, in order of preference. */
-const SUBJECTS = ['path', 'pattern', 'command', 'query', 'item_id', 'operation', 'url'] as const;
+const SUBJECTS = [
+  'path',
+  'pattern',
+  'command',
+  'query',
+  'item_id',
+  'operation',
+  'url',
+  'title',
+] as const;
 
 /** Names a call as `read src/a.js` or `bash npm test`; one that starts a thread by its label, or its directive and inputs. */
 export function callLabel(name: string, input: JsonObject): string {

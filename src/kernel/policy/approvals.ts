@@ -398,7 +398,9 @@ export function demandFor(
     requirements,
     reason: [...asks.map(({ reason }) => reason), ...rules.flatMap(({ reason }) => reason ?? [])]
       .filter((text, index, all) => text !== '' && all.indexOf(text) === index)
-      .join('; '),
+      // a sentence ends before the next one
+      .join('; ')
+      .replaceAll('.; ', '. '),
     scopes: scopes.length === 0 ? ['once'] : scopes,
     expiresMs: limits.length === 0 ? DEFAULT_EXPIRY_MS : Math.min(...limits),
     onExpiry: rules.some(({ onExpiry }) => onExpiry === 'end') ? 'end' : 'deny',

@@ -362,6 +362,40 @@ describe('live view', () => {
     expect(screen.at(-1)).toContain('turn 0 of 25 · $0.25 of $5.00');
   });
 
+  it('shows the input that ran where a person gave another one', () => {
+    const edit = (...words: readonly string[]): JsonObject => ({
+      path: 'a.txt',
+      edits: words.map((word) => ({ old_string: word, new_string: word.toUpperCase() })),
+    });
+    const name = 'rye_file_system_multi_edit';
+    const tool = 'rye/file-system/multi_edit';
+    const { show: see } = viewOf();
+    const screen = see(
+      STARTED,
+      calling(['a', name, edit('one', 'two')]),
+      event('tool_call_start', { call_id: 'a', tool, name, input: edit('two'), turn: 1 }),
+      event('tool_settled', {
+        call_id: 'a',
+        tool,
+        outcome: 'ok',
+        duration_ms: 1,
+        output_bytes: 1,
+      }),
+      event('message', {
+        message: {
+          role: 'tool_result',
+          call_id: 'a',
+          name,
+          outcome: 'ok',
+          content: [],
+          data: { replacements: 1 },
+        },
+      }),
+    ).join('\n');
+    expect(screen).toContain('+ TWO');
+    expect(screen).not.toContain('+ ONE');
+  });
+
   it('shows wrong arguments on one line', () => {
     const problems = ['- old_text: is not a parameter', '- new_text: is not a parameter'];
     const reason = [...problems, '- and 3 more', 'Parameters: path, edits'].join('\n');

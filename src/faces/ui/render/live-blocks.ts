@@ -206,7 +206,7 @@ export class CallBlock implements Held {
   readonly kind = 'call';
   #startedAt: number;
   #name: string;
-  readonly #input: JsonObject;
+  #input: JsonObject;
   #isStarted = false;
   #isHeld = false;
   #told = '';
@@ -257,7 +257,9 @@ export class CallBlock implements Held {
   }
 
   /** The call of a tool begins: its ID is known, and its time counts from now. */
-  start(tool: string, now: number): void {
+  start({ tool, input }: { readonly tool: string; readonly input: JsonObject }, now: number): void {
+    // a person may have given another input
+    if (toolName(tool) === toolName(this.#name)) this.#input = input;
     this.identify(tool);
     if (!this.#isStarted) this.#startedAt = now;
     this.#isStarted = true;

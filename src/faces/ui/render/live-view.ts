@@ -419,7 +419,7 @@ class View implements LiveView {
       this.#calls.set(id, block);
       this.#add(block);
     }
-    block.start(tool, this.#now());
+    block.start(call, this.#now());
     const { path } = input;
     if (toolName(tool) === 'write' && typeof path === 'string') {
       block.before = this.#options.readFile?.(path);
