@@ -62,22 +62,6 @@ describe('a condition that no engine can run', () => {
   });
 });
 
-it.each(['question'])('validate, list and test name the unsupported member %s', async (member) => {
-  lab.write('rules/r.md', rule(`${member}: "$A == null"`));
-  const { rules, items } = lab.rye();
-  const text = expect.stringContaining(`"${member}" is not supported`);
-  const { problems } = await items.validate({ type: 'rule', pattern: 'r' });
-  expect(problems).toContainEqual(expect.objectContaining({ severity: 'warning', message: text }));
-  const [signed] = await items.sign('rule', 'r');
-  expect(signed?.problems).toContainEqual(expect.objectContaining({ message: text }));
-  const listed = (await lab.rye().rules.list()).rules.find(({ name }) => name === 'r');
-  expect(listed).toMatchObject({ bucket: 'rulebook', problems: [text] });
-  await expect(rules.test({ text: 'x', source: 'text', rule: 'r' })).rejects.toMatchObject({
-    code: 'rule_malformed',
-    message: expect.stringContaining(`"${member}" is not supported`),
-  });
-});
-
 it('testing an unsigned rule reports that it is not signed', async () => {
   lab.write('rules/r.md', rule('condition: x'));
   const { hits, unsigned } = await lab.rye().rules.test({ text: 'x', source: 'text', rule: 'r' });

@@ -261,12 +261,12 @@ describe('each JSON document matches its published schema', () => {
     [
       'rules-test',
       { hits: [{ rule: 'js', interrupts: false }] },
-      { checked: 1, unsigned: [], total: 1 },
+      { checked: 1, notes: [], unsigned: [], total: 1 },
     ],
     [
       'rules-scan',
       { hits: [{ rule: 'js', interrupts: true, path: 'a.ts' }] },
-      { files: 1, skipped: 0, unsigned: [], total: 1 },
+      { files: 1, skipped: 0, notes: [], unsigned: [], total: 1 },
     ],
     [
       'threads-wait',

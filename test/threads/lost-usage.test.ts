@@ -183,6 +183,29 @@ describe('what a dead process had not booked', () => {
     expect(lostAt([...cut, [1000, retry]], 90_000, { settled })?.open.estimated).toBe(514);
   });
 
+  it('counts a judgment beside an answer that is still open', () => {
+    const judgment: EventDraft = {
+      event_type: 'request_started',
+      payload: { turn: 3, purpose: 'judgment', request: estimate(7, 50) },
+    };
+    const alone = lostAt(
+      [
+        [0, asked(100, 16_384)],
+        [0, delta('words')],
+      ],
+      0,
+    )?.open.usage;
+    const both = lostAt(
+      [
+        [0, asked(100, 16_384)],
+        [0, delta('words')],
+        [0, judgment],
+      ],
+      0,
+    )?.open;
+    expect(both?.usage.input_tokens).toBe((alone?.input_tokens ?? 0) + 7);
+  });
+
   it('counts each tool call of an open answer, with its name', () => {
     const call = (id: string): EventDraft => {
       return { event_type: 'toolcall_delta', payload: { call_id: id, json: '{}' } };

@@ -54,7 +54,8 @@ export class Rules implements RulesService {
 
   async test(sample: RuleSample): Promise<RuleTrial> {
     const { checker, checked, unsigned } = await this.#checker(sample.rule);
-    return { checked, hits: await checker(sample), unsigned };
+    const hits = await checker.check(sample);
+    return { checked, hits, notes: checker.notes, unsigned };
   }
 
   async scan(options: Parameters<RulesService['scan']>[0]): Promise<RuleScan> {
@@ -70,16 +71,16 @@ export class Rules implements RulesService {
       }
       files += 1;
       const shown = relative(this.#workspace.options.projectPath, path);
-      const found = await checker({ text, source: 'tool', tool: WRITE, path: shown });
+      const found = await checker.check({ text, source: 'tool', tool: WRITE, path: shown });
       hits.push(...found.map((hit) => ({ ...hit, path })));
     }
-    return { files, skipped, hits, unsigned };
+    return { files, skipped, hits, notes: checker.notes, unsigned };
   }
 
   async #checker(name: string | undefined): Promise<{
     readonly checked: number;
     readonly unsigned: readonly RefusedRuleFile[];
-    readonly checker: (sample: RuleSample) => Promise<readonly RuleHit[]>;
+    readonly checker: Checker;
   }> {
     // one that is named is tried before it is signed; no thread uses it until then
     const mode = name === undefined ? false : 'as-they-are';
@@ -106,7 +107,7 @@ export class Rules implements RulesService {
     const unsigned = unused.flatMap(({ path, message }) =>
       paths.has(path) ? [{ path, message }] : [],
     );
-    return { checked: wanted.length, unsigned, checker: (sample) => checker.check(sample) };
+    return { checked: wanted.length, unsigned, checker };
   }
 }
 
@@ -125,6 +126,7 @@ class Checker {
   readonly #settings: RuleSettings;
   readonly #real: RuleSet;
   readonly #patient: RuleSet;
+  readonly #notes = new Set<string>();
 
   constructor(workspace: Workspace, rules: readonly PlannedRule[], settings: RuleSettings) {
     this.#workspace = workspace;
@@ -132,6 +134,10 @@ class Checker {
     this.#real = compileRules(rules, settings, compileGlob);
     const patient = rules.map((rule) => ({ ...rule, interrupt: 'never' as const }));
     this.#patient = compileRules(patient, settings, compileGlob);
+  }
+
+  get notes(): readonly string[] {
+    return [...this.#notes];
   }
 
   async check(sample: RuleSample): Promise<readonly RuleHit[]> {
@@ -143,7 +149,9 @@ class Checker {
       slow: regexWorkerOf(this.#workspace),
       match: matchParts(this.#workspace),
     });
-    const watcher = new AnswerWatch(session, 1);
+    const watcher = new AnswerWatch(session, 1, ({ event_type: type, payload }) => {
+      if (type === 'note' && typeof payload.text === 'string') this.#notes.add(payload.text);
+    });
     for (const event of eventsOf(sample)) watcher.observe(event);
     await watcher.settle();
     return watcher.takeTriggers().flatMap((trigger): readonly RuleHit[] => {

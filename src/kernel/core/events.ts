@@ -111,7 +111,7 @@ export interface EventPayloads {
   /** Another model call of the turn, after the call that `turn_started` announced. */
   request_started: {
     readonly turn: number;
-    readonly purpose: 'retry' | 'summary';
+    readonly purpose: 'retry' | 'summary' | 'judgment';
     readonly request: RequestEstimate;
   };
   /** A model call whose answer has begun and takes its time: what tells its cost if the process dies. */

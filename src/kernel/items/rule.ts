@@ -57,14 +57,12 @@ const SPELLINGS = {
   globs: ['globs'],
   directives: ['directives', 'agents'],
   description: ['description'],
+  question: ['question'],
   enabled: ['enabled'],
   engine: ['engine'],
 } as const;
 
 const OTHER_MEMBERS = ['name', 'title', 'version', 'author', 'category', 'tags'];
-
-/** Conditions of other programs that rye does not have. */
-const FOREIGN_CONDITIONS = new Set(['question']);
 
 /** Parses a rule file: YAML frontmatter and the body. Throws `rule_malformed` with the location in the file. */
 export const parseRule = rememberParsed((text, path): Rule => {
@@ -92,7 +90,7 @@ export const parseRule = rememberParsed((text, path): Rule => {
     ...readConditions(mapping, reader, key),
     scope: reader.entries(key('scope')),
     globs: reader.entries(key('globs')),
-    interrupt: reader.oneOf(key('interrupt'), INTERRUPT_MODES),
+    interrupt: interruptOf(mapping, reader, key('interrupt')),
     repeat: reader.oneOf(key('repeat'), REPEAT_MODES),
     gap: readGap(mapping, reader, key('gap')),
     directives: reader.list(key('directives')),
@@ -121,7 +119,26 @@ function readConditions(
   }
   const conditions = reader.entries(key('condition'));
   const patterns = reader.entries(key('ast_condition'));
-  return patterns.length === 0 ? { conditions } : { conditions, match: { ast: [...patterns] } };
+  const ast = patterns.length === 0 ? undefined : { ast: [...patterns] };
+  const llm = reader.text('question');
+  if (llm === undefined) return { conditions, ...(ast ? { match: ast } : {}) };
+  // the others only decide if the question is asked
+  const regex = conditions.length === 0 ? [] : [{ regex: [...conditions] }];
+  const gates = [...regex, ...(ast ? [ast] : [])];
+  return {
+    conditions: [],
+    match: gates.length === 0 ? { llm } : { all: [{ any: gates }, { llm }] },
+  };
+}
+
+/** A question cuts no answer unless its rule states it: most are asked about every text. */
+function interruptOf(
+  mapping: YamlMapping,
+  reader: MetadataReader,
+  key: string,
+): InterruptMode | undefined {
+  const mode = reader.oneOf(key, INTERRUPT_MODES);
+  return mode ?? (mapping.value['question'] === undefined ? undefined : 'never');
 }
 
 /** The place in the file of a step into {@link Rule.match}. */
@@ -131,8 +148,8 @@ export function locateInMatch(
 ): SourceLocation {
   const { match } = mapping.value;
   if (match === undefined || match === null) {
-    const member = SPELLINGS.ast_condition.find((name) => Object.hasOwn(mapping.value, name));
-    return mapping.locate(member ?? 'match', ...place.slice(1));
+    const members = [...SPELLINGS.ast_condition, ...SPELLINGS.condition, ...SPELLINGS.question];
+    return mapping.locate(members.find((name) => Object.hasOwn(mapping.value, name)) ?? 'match');
   }
   return mapping.locate('match', ...(isJsonObject(match) ? place : place.slice(1)));
 }
@@ -152,7 +169,11 @@ function readGap(mapping: YamlMapping, reader: MetadataReader, key: string): num
 }
 
 /** The members beside which `match` counts alone. */
-const BESIDE_MATCH = new Set<string>([...SPELLINGS.condition, ...SPELLINGS.ast_condition]);
+const BESIDE_MATCH = new Set<string>([
+  ...SPELLINGS.condition,
+  ...SPELLINGS.ast_condition,
+  ...SPELLINGS.question,
+]);
 
 function ignoredMembers(mapping: YamlMapping): readonly ItemProblem[] {
   const known: string[] = [...Object.values(SPELLINGS).flat(), ...OTHER_MEMBERS];
@@ -167,14 +188,6 @@ function ignoredMembers(mapping: YamlMapping): readonly ItemProblem[] {
       });
     }
     if (known.includes(member)) continue;
-    if (FOREIGN_CONDITIONS.has(member)) {
-      problems.warn({
-        code: 'rule_malformed',
-        message: `"${member}" is not supported in a rule and is ignored: rye has only \`condition\`, a list of regular expressions`,
-        location: mapping.locate(member),
-      });
-      continue;
-    }
     problems.warn({
       code: 'rule_malformed',
       message: `"${member}" is unknown in a rule and is ignored`,

@@ -17,6 +17,7 @@ import type {
   ModelStream,
   ProviderFailure,
 } from '../providers/provider.ts';
+import { consult } from './consult.ts';
 import { type Allowance, type Bound, StreamBound } from './meters.ts';
 import type { Interrupt, StreamWatcher, WhatRuns } from './ports.ts';
 import { type Run, tellOnce } from './run.ts';
@@ -158,11 +159,8 @@ interface Answer {
   readonly start: AnswerStart | undefined;
 }
 
-async function readAnswer(
-  run: Run,
-  stream: ModelStream,
-  { partial, bound, watcher, request, start }: Answer,
-): Promise<Close> {
+async function readAnswer(run: Run, stream: ModelStream, answer: Answer): Promise<Close> {
+  const { partial, bound, watcher, request, start } = answer;
   const { outbox, stop, models } = run;
   const reader = new StreamReader(stream, stop.signal);
   try {
@@ -174,7 +172,9 @@ async function readAnswer(
       post(outbox, deltaOf(event));
       partial.take(event);
       let by = watcher?.observe(event);
-      if (!by && watcher && event.type === 'finish') by = await lateInterrupt(run, watcher);
+      if (!by && watcher && event.type === 'finish') {
+        by = await lateInterrupt(run, watcher, usageOf(run, answer, WHOLE));
+      }
       // steps are no tokens: what they pass on has no bound
       const passed = models.traits.replayable ? undefined : bound.take(event);
       const close = by ? interrupted(by, event) : (closeOf(event) ?? exceeded(passed, request));
@@ -216,9 +216,19 @@ function interrupted(by: Interrupt, event: ModelEvent): Close {
 }
 
 /** Waits for slow checks of the complete answer, unless the run stops. */
-async function lateInterrupt(run: Run, watcher: StreamWatcher): Promise<Interrupt | undefined> {
-  const settled = watcher.settle(async (call) => await whatRuns(run, call));
+async function lateInterrupt(
+  run: Run,
+  watcher: StreamWatcher,
+  uncharged: Usage,
+): Promise<Interrupt | undefined> {
+  let asked: Promise<unknown> | undefined;
+  const settled = watcher.settle(
+    async (call) => await whatRuns(run, call),
+    async (question) => await (asked = consult(run, question, uncharged)),
+  );
   const by = await orStopped(settled, run.stop.signal);
+  // what an open question cost is charged before the run ends
+  if (isStopped(by)) await asked;
   return isStopped(by) ? undefined : by;
 }
 
@@ -272,17 +282,30 @@ function uncut({ content, reason }: Finish): readonly AssistantBlock[] {
     : content;
 }
 
+const WHOLE = { isWhole: true, isBilled: true };
+
+/** Returns what an answer is charged for. */
+function usageOf(
+  { models, spend }: Run,
+  { partial, bound, mostInputTokens }: Answer,
+  end: { readonly isWhole: boolean; readonly isBilled: boolean },
+): Usage {
+  return partial.usageFor({
+    receivedTokens: spend.answerRatio.tokensOf(bound.bytes),
+    inputTokens: mostInputTokens,
+    isFree: models.traits.embedded,
+    ...end,
+  });
+}
+
 /** Charges for the answer and returns the result of its call. */
 function attemptOf(run: Run, answer: Answer, close: Close, isSent: boolean): Attempt {
   const { conversation, models, spend } = run;
-  const { partial: received, request, bound, mostInputTokens } = answer;
+  const { partial: received, request, bound } = answer;
   const whole = wholeOf(close);
   const content = whole ? uncut(whole) : received.blocks();
-  const usage = received.usageFor({
-    receivedTokens: spend.answerRatio.tokensOf(bound.bytes),
-    inputTokens: mostInputTokens,
+  const usage = usageOf(run, answer, {
     isWhole: whole !== undefined,
-    isFree: models.traits.embedded,
     isBilled: isSent && (close.kind !== 'failed' || mayBeBilled(close.failure)),
   });
   if (whole && !models.traits.embedded && !received.hasCounted(bound.bytes)) {

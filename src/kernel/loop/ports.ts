@@ -147,6 +147,20 @@ export type WhatRuns = (
   call: ToolCallBlock,
 ) => Promise<{ readonly tool: string; readonly input: JsonObject } | undefined>;
 
+/** A question to another model, beside the conversation. */
+export interface Question {
+  /** Tiers or IDs of models, the first that is ready answers; none: a small model. */
+  readonly models: readonly string[];
+  readonly system: string;
+  readonly prompt: string;
+  readonly maxTokens: number;
+}
+
+/** Asks a question under the limits of the run. Never rejects. */
+export type Consult = (
+  question: Question,
+) => Promise<{ readonly text: string; readonly model: string } | { readonly error: string }>;
+
 /** Watches one answer while it is spoken. Cost per event must not grow with the answer. */
 export interface StreamWatcher {
   observe(event: ModelEvent): Interrupt | undefined;
@@ -154,7 +168,7 @@ export interface StreamWatcher {
    * Called after `finish`: waits for checks that take time, and judges calls by what they run where `whatRuns` is
    * given. Afterwards the watcher interrupts no more.
    */
-  settle(whatRuns?: WhatRuns): Promise<Interrupt | undefined>;
+  settle(whatRuns?: WhatRuns, consult?: Consult): Promise<Interrupt | undefined>;
   /** Contexts of `rule_triggered` for the matches since the last call. */
   takeTriggers(): readonly JsonObject[];
   /** The answer came whole and is used: what did not cut it is now due. */
@@ -294,6 +308,18 @@ export interface CompactionRequest {
   readonly book: (usage: Usage) => Promise<void>;
 }
 
+export interface ConsultRequest extends Question {
+  readonly remainingMicroUsd: MicroUsd;
+  /** Sets aside and announces what a request may use at most, before it is sent; false if it is not there. */
+  readonly begin: (most: RequestEstimate, model: PlannedModel) => Promise<boolean>;
+}
+
+/** The answer of a model, or why there is none; the usage was paid for in both cases. */
+export type Consultation = { readonly model: PlannedModel; readonly usage: Usage } & (
+  | { readonly text: string }
+  | { readonly error: string }
+);
+
 /** Calls of the last answer in the history that a crashed process left open and that may be run again. */
 export interface PendingCalls {
   /** The answer, with these calls alone. */
@@ -372,6 +398,8 @@ export interface LoopPorts {
   watchStream?(turn: number, record: (draft: EventDraft) => void): StreamWatcher;
   /** Called with each message that enters the conversation, after it is in the log. */
   readonly noteMessage?: (message: Message) => void;
+  /** Absent: no model can be asked beside the conversation. */
+  consult?(request: ConsultRequest, signal: AbortSignal): Promise<Consultation>;
   /** undefined: there is nothing to compact. */
   compact?(request: CompactionRequest, signal: AbortSignal): Promise<Compaction | undefined>;
 }

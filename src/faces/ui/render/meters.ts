@@ -47,7 +47,8 @@ export class Meters {
     const turn = payloadOf(event, 'turn_started');
     if (turn) this.#count(turn.turn);
     this.#cost = payloadOf(event, 'cost')?.total ?? this.#cost;
-    const request = turn?.request ?? payloadOf(event, 'request_started')?.request;
+    const other = payloadOf(event, 'request_started');
+    const request = turn?.request ?? (other?.purpose === 'judgment' ? undefined : other?.request);
     if (request?.context_window !== undefined) {
       this.#context = { used: request.input_tokens, window: request.context_window };
     }

@@ -93,12 +93,13 @@ const test = defineCommand({
     const path = options.path ?? (isFile ? resolve(io.cwd, sample) : undefined);
     const isCall = options.tool !== undefined || path !== undefined;
     const source = options.source ?? (isCall ? 'tool' : 'text');
-    const { checked, hits, unsigned } = await withRye(call, (rye) =>
+    const { checked, hits, notes, unsigned } = await withRye(call, (rye) =>
       rye.rules.test({ ...compact({ ...options, path }), text: content, source }),
     );
     const success = checked > 0 && (options.rule === undefined || hits.length > 0);
-    if (!global.json) warnOfUnsigned(unsigned, io);
-    if (global.json) printDocument(io, { success, checked, hits, unsigned, total: hits.length });
+    if (!global.json) warn(unsigned, notes, io);
+    if (global.json)
+      printDocument(io, { success, checked, hits, notes, unsigned, total: hits.length });
     else if (hits.length === 0)
       printLine(io, shown`${count(checked, 'rule')} checked, none triggered`);
     else {
@@ -113,9 +114,10 @@ const test = defineCommand({
   },
 });
 
-/** A rule can be tried before it is signed. */
-function warnOfUnsigned(rules: readonly RefusedRuleFile[], io: Io): void {
-  for (const { path, message } of rules) {
+/** A rule can be tried before it is signed, but not all of it without a thread. */
+function warn(unsigned: readonly RefusedRuleFile[], notes: readonly string[], io: Io): void {
+  for (const note of notes) io.stderr.write(shown`rye: ${oneLine(note)}\n`);
+  for (const { path, message } of unsigned) {
     io.stderr.write(shown`rye: no thread uses ${displayPath(path, io)} yet: ${oneLine(message)}\n`);
   }
 }
@@ -139,7 +141,7 @@ const scan = defineCommand({
   examples: ['rye rules scan src', 'rye rules scan --rule ts-no-any --json'],
   run: async (call) => {
     const { args, options, io, global } = call;
-    const { files, skipped, hits, unsigned } = await withRye(call, (rye) =>
+    const { files, skipped, hits, notes, unsigned } = await withRye(call, (rye) =>
       rye.rules.scan({
         folder: args.folder === undefined ? rye.projectPath : resolve(io.cwd, args.folder),
         gitignore: options.gitignore,
@@ -148,9 +150,9 @@ const scan = defineCommand({
     );
     const success = hits.length === 0;
     if (global.json) {
-      printDocument(io, { success, files, skipped, hits, unsigned, total: hits.length });
+      printDocument(io, { success, files, skipped, hits, notes, unsigned, total: hits.length });
     } else {
-      warnOfUnsigned(unsigned, io);
+      warn(unsigned, notes, io);
       for (const { path, line, rule: name } of hits) {
         printLine(
           io,

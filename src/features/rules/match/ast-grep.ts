@@ -205,6 +205,7 @@ function astNodes(node: Node): readonly AstNode[] {
     case 'lang':
     case 'path':
     case 'did':
+    case 'llm':
       return [];
   }
 }

@@ -4,7 +4,16 @@ import { regexFinds, regexSpans } from '../../../kernel/policy/regex.ts';
 import type { CallPath } from '../stream/paths.ts';
 import type { PastCall } from './calls.ts';
 import { extensionOf, isProse, profileOf } from './languages.ts';
-import type { AstNode, DidNode, Node, PathTest, Pattern, RegexNode, SpanTests } from './parse.ts';
+import type {
+  AstNode,
+  DidNode,
+  JudgeNode,
+  Node,
+  PathTest,
+  Pattern,
+  RegexNode,
+  SpanTests,
+} from './parse.ts';
 import { codeRegions, proseRegions, type Region, type Regions } from './regions.ts';
 
 /** A complete text that a condition judges: prose, or the texts that a call has for one file. */
@@ -39,6 +48,8 @@ export interface MatchWorld {
     extension: string,
     note: (text: string) => void,
   ) => Promise<readonly AstPlace[] | undefined>;
+  /** Asks a small model; undefined if it did not answer. */
+  readonly judge: (node: JudgeNode, text: MatchText) => Promise<boolean | undefined>;
   /** Takes a reason why nothing is known. */
   readonly note: (text: string) => void;
   /** Calls of the thread before this answer, the oldest first. */
@@ -126,6 +137,8 @@ class Evaluation {
         return { holds: await this.#somePath(node.test, this.#text.paths), spans: [] };
       case 'did':
         return { holds: await this.#did(node), spans: [] };
+      case 'llm':
+        return { holds: await this.#world.judge(node, this.#text), spans: [] };
       case 'regex':
         return await this.#tested(node, await this.#regex(node));
       case 'ast':
@@ -137,6 +150,8 @@ class Evaluation {
     const spans: Span[] = [];
     let holds: true | undefined = true;
     for (const node of byCost(nodes)) {
+      // what is unknown stays unknown, at no further cost
+      if (holds === undefined && costOf(node) === JUDGE_COST) break;
       const verdict = await this.node(node);
       if (verdict.holds === false) return NO;
       if (verdict.holds === undefined) holds = undefined;
@@ -360,6 +375,8 @@ function byCost(nodes: readonly Node[]): readonly Node[] {
   return nodes.toSorted((a, b) => costOf(a) - costOf(b));
 }
 
+const JUDGE_COST = 3;
+
 function costOf(node: Node): number {
   switch (node.kind) {
     case 'lang':
@@ -370,6 +387,8 @@ function costOf(node: Node): number {
       return 1;
     case 'ast':
       return 2;
+    case 'llm':
+      return JUDGE_COST;
     case 'not':
       return costOf(node.of);
     case 'if':

@@ -61,10 +61,20 @@ export interface DidNode {
   readonly status?: 'completed' | 'failed';
 }
 
+/** A question that a small model answers about the text. */
+export interface JudgeNode {
+  readonly kind: 'llm';
+  readonly question: string;
+  readonly models: readonly string[];
+  /** True if the condition holds when there is no answer. */
+  readonly holdsOnError: boolean;
+}
+
 export type Node =
   | RegexNode
   | AstNode
   | DidNode
+  | JudgeNode
   | { readonly kind: 'lang'; readonly extensions: ReadonlySet<string> }
   | { readonly kind: 'path'; readonly test: PathTest }
   | { readonly kind: 'all' | 'any'; readonly of: readonly Node[] }
@@ -131,6 +141,7 @@ const KINDS: Readonly<Record<string, { readonly read: Read; readonly others: rea
     lang: { read: (reader, members) => reader.lang(members), others: [] },
     path: { read: (reader, members) => reader.path(members), others: [] },
     did: { read: (reader, members) => reader.did(members), others: [] },
+    llm: { read: (_reader, members) => judgeOf(members), others: ['model', 'onError'] },
   };
 
 /** The members of a mapping by their names in camel case, with the names in the file. */
@@ -457,6 +468,19 @@ function textsOf(members: Members, name: string, what: string): readonly string[
   const list = typeof value === 'string' ? [value] : value;
   if (!isTexts(list)) throw new MatchError(members.place(name), `must be ${what} or a list`);
   return list;
+}
+
+function judgeOf(members: Members): Node {
+  const question = members.get('llm');
+  if (typeof question !== 'string' || question.trim() === '') {
+    throw new MatchError(members.place('llm'), 'must be a question');
+  }
+  return {
+    kind: 'llm',
+    question: question.trim(),
+    models: members.has('model') ? textsOf(members, 'model', 'a model or tier') : [],
+    holdsOnError: oneOf(members, 'onError', ['match', 'ignore'] as const) === 'match',
+  };
 }
 
 function toolsOf(members: Members, name: string): readonly string[] {

@@ -2,13 +2,21 @@ import type { EventDraft } from '../../../kernel/core/events.ts';
 import { compact, type JsonObject } from '../../../kernel/core/json.ts';
 import { type AssistantBlock, type ToolCallBlock, textOf } from '../../../kernel/core/message.ts';
 import { escapeXml } from '../../../kernel/core/text.ts';
-import type { Interrupt, Reminder, StreamWatcher, WhatRuns } from '../../../kernel/loop/ports.ts';
+import type {
+  Consult,
+  Interrupt,
+  Reminder,
+  StreamWatcher,
+  WhatRuns,
+} from '../../../kernel/loop/ports.ts';
 import type { StreamMatcher } from '../../../kernel/policy/regex-stream.ts';
 import type { ModelEvent } from '../../../kernel/providers/provider.ts';
 import { type EvidenceLine, evaluate, type MatchText } from '../match/evaluate.ts';
+import { judge } from '../match/judge.ts';
+import type { JudgeNode } from '../match/parse.ts';
 import { type CallFile, type CallHit, CallWatch } from './call-watch.ts';
 import type { StreamRule } from './rules.ts';
-import type { RuleSession } from './session.ts';
+import { MAX_JUDGMENTS_PER_RUN, type RuleSession } from './session.ts';
 
 type Source = 'text' | 'thinking' | 'tool';
 type ProseSource = Exclude<Source, 'tool'>;
@@ -116,12 +124,12 @@ export class AnswerWatch implements StreamWatcher {
     return this.#interrupt();
   }
 
-  async settle(whatRuns?: WhatRuns): Promise<Interrupt | undefined> {
+  async settle(whatRuns?: WhatRuns, consult?: Consult): Promise<Interrupt | undefined> {
     if (this.#isOver) return undefined;
     if (whatRuns) await this.#lookThrough(whatRuns);
     await Promise.all(this.#checks);
     for (const decide of this.#lateHits) decide();
-    await this.#judgeWholes();
+    await this.#judgeWholes(consult);
     const interrupt = this.#interrupt();
     this.#isOver = true;
     return interrupt;
@@ -282,18 +290,20 @@ export class AnswerWatch implements StreamWatcher {
   }
 
   /** Judges complete texts, in the order of the answer. */
-  async #judgeWholes(): Promise<void> {
+  async #judgeWholes(consult: Consult | undefined): Promise<void> {
     for (const source of ['thinking', 'text'] as const) {
       const whole = this.#prose.get(source)?.whole ?? '';
       if (whole === '') continue;
       const text = { source, parts: [whole], paths: [] };
-      for (const rule of this.#wholeRules[source]) await this.#judge(rule, text, { rule, source });
+      for (const rule of this.#wholeRules[source]) {
+        await this.#judge(text, { rule, source }, consult);
+      }
     }
     for (const { call, file } of this.#files) {
       const text = { source: 'tool', parts: file.parts, paths: file.paths } as const;
       for (const rule of this.#wholeRules.tool) {
         const hit = file.hitOf(rule);
-        if (hit) await this.#judge(rule, text, { ...hit, source: 'tool', call });
+        if (hit) await this.#judge(text, { ...hit, source: 'tool', call }, consult);
       }
     }
     for (const note of this.#session.takeNotes()) {
@@ -301,11 +311,43 @@ export class AnswerWatch implements StreamWatcher {
     }
   }
 
-  async #judge(rule: StreamRule, text: MatchText, found: Omit<Match, 'outcome'>): Promise<void> {
+  async #judge(
+    text: MatchText,
+    found: Omit<Match, 'outcome'>,
+    consult: Consult | undefined,
+  ): Promise<void> {
+    const { rule } = found;
     const { world } = this.#session;
     if (!rule.match || !world || this.#isOver || this.#matches.has(rule)) return;
-    const lines = await evaluate(rule.match, text, world);
+    const lines = await evaluate(rule.match, text, {
+      ...world,
+      judge: async (node) => {
+        const verdict = await this.#ask(rule, node, text, consult);
+        return verdict ?? (node.holdsOnError || undefined);
+      },
+    });
     if (lines && !this.#isOver) this.#matched({ ...found, lines });
+  }
+
+  /** Asks a model about the text. The log has each answer, and why there is none. */
+  async #ask(
+    { name }: StreamRule,
+    node: JudgeNode,
+    text: MatchText,
+    consult: Consult | undefined,
+  ): Promise<boolean | undefined> {
+    const judgment = !consult
+      ? { error: 'only threads ask models' }
+      : this.#session.countJudgment()
+        ? await judge(node, text, consult)
+        : { error: `a run asks at most ${MAX_JUDGMENTS_PER_RUN} questions` };
+    const verdict =
+      'error' in judgment
+        ? `without an answer: ${judgment.error}`
+        : `${judgment.isYes ? 'yes' : 'no'}, by ${judgment.model}`;
+    const note = `rule ${name} asked "${node.question}": ${verdict}`;
+    this.#record({ event_type: 'note', payload: { text: note } });
+    return 'error' in judgment ? undefined : judgment.isYes;
   }
 
   #matched(found: Omit<Match, 'outcome'>): void {

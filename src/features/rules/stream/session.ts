@@ -12,6 +12,9 @@ const EXECUTE_ID = 'rye/execute';
 /** A rule cuts so many answers of a run at most: one that the model can't follow must not use up all turns. */
 const MAX_INTERRUPTS_PER_RULE = 3;
 
+/** A run asks models so often at most. */
+export const MAX_JUDGMENTS_PER_RUN = 20;
+
 export interface RuleSessionOptions {
   readonly rules: RuleSet;
   readonly settings: RuleSettings;
@@ -38,11 +41,12 @@ export class RuleSession {
   readonly history: InjectionHistory;
   readonly slow: SlowChecks | undefined;
   /** Answers what a `match` asks; undefined where no rule has one. */
-  readonly world: MatchWorld | undefined;
+  readonly world: Omit<MatchWorld, 'judge'> | undefined;
   readonly #notes = new Map<string, boolean>();
   readonly #toolIds: ReadonlyMap<string, string>;
   readonly #interrupts = new Map<StreamRule, number>();
   #injections = 0;
+  #judgments = 0;
 
   constructor(options: RuleSessionOptions) {
     this.rules = options.rules;
@@ -54,7 +58,7 @@ export class RuleSession {
     this.world = options.match && this.#worldOf(options.match);
   }
 
-  #worldOf({ homePath, ast, calls, places }: MatchParts): MatchWorld {
+  #worldOf({ homePath, ast, calls, places }: MatchParts): Omit<MatchWorld, 'judge'> {
     const timeouts = new Map<string, number>();
     const note = (text: string): void => {
       if (!this.#notes.has(text)) this.#notes.set(text, false);
@@ -94,6 +98,12 @@ export class RuleSession {
   /** True if the model may be told once more after so many injections that are already due. */
   mayInject(due: number): boolean {
     return this.#injections + due < this.settings.max_interrupts_per_run;
+  }
+
+  /** Counts a question to a model; false if the run asks no more. */
+  countJudgment(): boolean {
+    this.#judgments += 1;
+    return this.#judgments <= MAX_JUDGMENTS_PER_RUN;
   }
 
   /** Counts an interrupt or a reminder toward the cap of the run. */

@@ -34,6 +34,8 @@ export interface RuleListing {
 export interface RuleTrial {
   readonly checked: number;
   readonly hits: readonly RuleHit[];
+  /** Why rules could not be checked: a question that only threads ask, a missing grammar. */
+  readonly notes: readonly string[];
   /** Rules among the checked ones that no thread uses yet, because they are not signed. */
   readonly unsigned: readonly RefusedRuleFile[];
 }
@@ -64,6 +66,8 @@ export interface RuleScan {
   /** Files that were not looked at: binary ones and those above the size limit. */
   readonly skipped: number;
   readonly hits: readonly (RuleHit & { readonly path: string })[];
+  /** Why rules could not be checked: a question that only threads ask, a missing grammar. */
+  readonly notes: readonly string[];
   /** Rules among the checked ones that no thread uses yet, because they are not signed. */
   readonly unsigned: readonly RefusedRuleFile[];
 }

@@ -85,7 +85,10 @@ export async function settledAnswer(
   const { response_id: id } = started?.payload ?? {};
   const request = unbooked
     .map((event) =>
-      isKnown(event, 'turn_started') || isKnown(event, 'request_started') ? event : undefined,
+      isKnown(event, 'turn_started') ||
+      (isKnown(event, 'request_started') && event.payload.purpose === 'retry')
+        ? event
+        : undefined,
     )
     .findLast((event) => event !== undefined)?.payload.request;
   const model = [plan.model, ...plan.fallbacks].find(

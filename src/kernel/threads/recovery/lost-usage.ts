@@ -123,7 +123,8 @@ function endedCall(event: Event, events: readonly Event[], plan: ThreadPlan): re
 }
 
 /**
- * The calls without an end. Those for an answer follow one another; one for a summary stays open until it is booked.
+ * The calls without an end. Those for an answer follow one another; one for a summary or a judgment stays open until it is
+ * booked.
  * `unknown` is a call of a log that does not tell what it might cost.
  */
 function openCalls(since: readonly Event[]): readonly (OpenAnswer | 'unknown')[] {
@@ -131,8 +132,8 @@ function openCalls(since: readonly Event[]): readonly (OpenAnswer | 'unknown')[]
   const isTold = knowsRequests(since);
   let open: OpenAnswer | 'unknown' | undefined;
   for (const event of since) {
-    const isSummary = isKnown(event, 'request_started') && event.payload.purpose === 'summary';
-    if (isSummary) summaries.push(begun(event.payload.request, event));
+    const isBeside = isKnown(event, 'request_started') && event.payload.purpose !== 'retry';
+    if (isBeside) summaries.push(begun(event.payload.request, event));
     else open = openAfter(open, event, isTold);
   }
   return open === undefined ? summaries : [...summaries, open];

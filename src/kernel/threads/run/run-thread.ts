@@ -22,6 +22,7 @@ import { headerOf } from '../thread-document.ts';
 import { readSigned } from '../verified-log.ts';
 import { type ApprovalAttention, ApprovalDesk } from './approvals.ts';
 import { compactPort } from './compaction.ts';
+import { consultPort } from './consult.ts';
 import { finalizeThread } from './finalize.ts';
 import { ThreadInbox } from './inbox.ts';
 import { ThreadWorktree } from './isolation.ts';
@@ -420,6 +421,7 @@ class ThreadRun {
       gates: [...tools.gates, inbox.gate],
       inbox,
       approvals: session.approvals,
+      consult: consultPort(env, this.#started, provider),
       compact: compactPort(env, this.#started, { ...session, recorder }, provider),
     };
   }

@@ -46,6 +46,8 @@ export interface Summarizer {
   readonly clock: Clock;
   readonly errorRules: readonly ErrorRule[];
   readonly random: () => number;
+  /** Another question than for a summary; the noun names its answer in errors. */
+  readonly question?: { readonly system: string; readonly noun: string };
   /** Longest answer in tokens. */
   readonly maxTokens: number;
   readonly remainingMicroUsd: MicroUsd;
@@ -82,13 +84,13 @@ export async function summarize(
   for (;;) {
     const request = requestFor(summarizer, prompt, usage);
     if (request instanceof RyeError) return { error: request, usage };
-    const inputTokens = inputTokensOf(prompt, summarizer.model);
+    const inputTokens = inputTokensOf(prompt, summarizer);
     const refused = await announce(summarizer, inputTokens, request.max_tokens);
     if (refused) return { error: refused, usage };
     const answer = await ask(summarizer, { request, inputTokens }, signal);
     usage = addUsage(usage, answer.usage);
     if ('text' in answer) return { text: answer.text, usage };
-    if (signal.aborted) return { error: cancelled(), usage };
+    if (signal.aborted) return { error: cancelled(summarizer), usage };
     if (!('failure' in answer)) return { error: answer.error, usage };
     const { failure } = answer;
     const classification = classify(failure, summarizer.errorRules);
@@ -114,14 +116,15 @@ export async function summarize(
 
 /** Sets the money for a request aside and announces it; an error if that is not possible. */
 async function announce(
-  { model, traits, hold, onRequest }: Summarizer,
+  summarizer: Summarizer,
   inputTokens: number,
   maxTokens: number,
 ): Promise<RyeError | undefined> {
+  const { model, traits, hold, onRequest } = summarizer;
   if (traits(model).embedded) return undefined;
   const most = estimateOf(model, inputTokens, maxTokens);
   try {
-    if (hold && !(await hold(most))) return tooDear();
+    if (hold && !(await hold(most))) return tooDear(summarizer);
     await onRequest?.(most);
     return undefined;
   } catch (error) {
@@ -129,53 +132,62 @@ async function announce(
   }
 }
 
-function tooDear(): RyeError {
-  return new RyeError('budget_insufficient', 'a summary might cost more than the budget has left');
+function nounOf({ question }: Pick<Summarizer, 'question'>): string {
+  return question?.noun ?? 'summary';
 }
 
-function cancelled(): RyeError {
-  return new RyeError('cancelled', 'the summary was cancelled');
+function systemOf({ question }: Pick<Summarizer, 'question'>): string {
+  return question?.system ?? SUMMARY_SYSTEM;
+}
+
+function tooDear(summarizer: Summarizer): RyeError {
+  const message = `a ${nounOf(summarizer)} might cost more than the budget has left`;
+  return new RyeError('budget_insufficient', message);
+}
+
+function cancelled(summarizer: Summarizer): RyeError {
+  return new RyeError('cancelled', `the ${nounOf(summarizer)} was cancelled`);
 }
 
 async function failed(
-  { model, about }: Summarizer,
+  summarizer: Summarizer,
   { message, type, status }: ProviderFailure,
   { category }: Classification,
 ): Promise<RyeError> {
+  const { model, about } = summarizer;
   const code = failureCode(category, type);
   const facts = await about?.(model);
-  return new RyeError(code, `the summary could not be made: ${message}`, {
+  return new RyeError(code, `the ${nounOf(summarizer)} could not be made: ${message}`, {
     hint: `The thread is unchanged. ${providerHint({ category, message, type, status, facts })}`,
   });
 }
 
 /** Returns the most that a prompt can be: a server refuses what its window has no room for, and bills nothing. */
-function inputTokensOf(prompt: string, { context_window: window }: PlannedModel): number {
-  const worst = Math.ceil(Buffer.byteLength(prompt + SUMMARY_SYSTEM) / BYTES_PER_TOKEN_WORST);
+function inputTokensOf(prompt: string, summarizer: Summarizer): number {
+  const { context_window: window } = summarizer.model;
+  const bytes = Buffer.byteLength(prompt + systemOf(summarizer));
+  const worst = Math.ceil(bytes / BYTES_PER_TOKEN_WORST);
   return window > 0 ? Math.min(worst, window) : worst;
 }
 
 /** Builds the request if its worst case fits the remaining budget. */
-function requestFor(
-  { model, maxTokens, remainingMicroUsd, allowUnpriced }: Summarizer,
-  prompt: string,
-  used: Usage,
-): ModelRequest | RyeError {
+function requestFor(summarizer: Summarizer, prompt: string, used: Usage): ModelRequest | RyeError {
+  const { model, maxTokens, remainingMicroUsd, allowUnpriced } = summarizer;
   let affordable: number | undefined = Math.min(maxTokens, model.max_output_tokens);
   if (model.pricing) {
     affordable = affordableMaxTokens({
       remainingMicroUsd: remainingMicroUsd - priceMicroUsd(used, model.pricing),
-      inputTokens: inputTokensOf(prompt, model),
+      inputTokens: inputTokensOf(prompt, summarizer),
       pricing: model.pricing,
       wanted: affordable,
     });
   } else if (!allowUnpriced) {
     return new RyeError('model_unpriced', `no price is known for ${model.provider}/${model.id}`);
   }
-  if (affordable === undefined) return tooDear();
+  if (affordable === undefined) return tooDear(summarizer);
   return {
     model: model.id,
-    system: SUMMARY_SYSTEM,
+    system: systemOf(summarizer),
     messages: [userText(prompt)],
     tools: [],
     max_tokens: affordable,
@@ -190,11 +202,13 @@ type Asked =
   | { readonly error: RyeError; readonly usage: Usage };
 
 async function ask(
-  { provider, model }: Summarizer,
+  summarizer: Summarizer,
   { request, inputTokens }: { readonly request: ModelRequest; readonly inputTokens: number },
   signal: AbortSignal,
 ): Promise<Asked> {
-  if (signal.aborted) return { error: cancelled(), usage: NO_USAGE };
+  const { provider, model } = summarizer;
+  const noun = nounOf(summarizer);
+  if (signal.aborted) return { error: cancelled(summarizer), usage: NO_USAGE };
   const call = new AbortController();
   const onStop = (): void => call.abort(signal.reason);
   let stream: AsyncIterable<ModelEvent>;
@@ -212,9 +226,9 @@ async function ask(
         const { failure } = event;
         return { failure, usage: heard.usageIf(mayBeBilled(failure)) };
       }
-      if (event.type === 'finish') return { ...verdictOn(event), usage: heard.usageIf(true) };
+      if (event.type === 'finish') return { ...verdictOn(event, noun), usage: heard.usageIf(true) };
       if (passed) {
-        const error = noSummary('the server continued after max_tokens');
+        const error = noAnswer(noun, 'the server continued after max_tokens');
         return { error, usage: heard.usageIf(true) };
       }
     }
@@ -224,7 +238,7 @@ async function ask(
     signal.removeEventListener('abort', onStop);
     call.abort(overReason());
   }
-  return { error: noSummary('its answer has no end'), usage: heard.usageIf(true) };
+  return { error: noAnswer(noun, 'its answer has no end'), usage: heard.usageIf(true) };
 }
 
 /**
@@ -263,17 +277,17 @@ class HeardSummary {
   }
 }
 
-function verdictOn({
-  reason,
-  content,
-}: Extract<ModelEvent, { type: 'finish' }>): { text: string } | { error: RyeError } {
+function verdictOn(
+  { reason, content }: Extract<ModelEvent, { type: 'finish' }>,
+  noun: string,
+): { text: string } | { error: RyeError } {
   const calls = content.filter(({ type }) => type === 'tool_call');
-  if (calls.length > 0) return { error: noSummary('it called a tool') };
-  if (reason !== 'end') return { error: noSummary(`its answer ended with ${reason}`) };
+  if (calls.length > 0) return { error: noAnswer(noun, 'it called a tool') };
+  if (reason !== 'end') return { error: noAnswer(noun, `its answer ended with ${reason}`) };
   const text = textOf(content).trim();
-  return text === '' ? { error: noSummary('its answer is empty') } : { text };
+  return text === '' ? { error: noAnswer(noun, 'its answer is empty') } : { text };
 }
 
-function noSummary(why: string): RyeError {
-  return new RyeError('provider_rejected', `the model wrote no summary: ${why}`);
+function noAnswer(noun: string, why: string): RyeError {
+  return new RyeError('provider_rejected', `the model wrote no ${noun}: ${why}`);
 }
