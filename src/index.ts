@@ -26,6 +26,7 @@ export type {
   PluginRows,
 } from './kernel/app/api/rye.ts';
 export type * from './kernel/app/api/schedules.ts';
+export type * from './kernel/app/api/skills.ts';
 export type * from './kernel/app/api/threads.ts';
 export type * from './kernel/app/api/trees.ts';
 export type { ReplayDifference } from './kernel/app/api/trees.ts';
@@ -216,6 +217,7 @@ export type {
   BudgetContext,
   BudgetDecision,
   CallContext,
+  CatalogContext,
   ChildHandlers,
   FailedCallContext,
   HandlerLists,
@@ -223,6 +225,7 @@ export type {
   RequestContext,
   ResultContext,
   ResultValue,
+  SkillsContext,
   SystemContext,
   ThinkingContext,
   UnknownCallContext,

@@ -60,6 +60,7 @@ const TYPES: Record<EventType, true> = {
   mcp_server_started: true,
   mcp_list_changed: true,
   skill_activated: true,
+  skill_deactivated: true,
   tool_budget_exceeded: true,
   output_budget_exceeded: true,
   error_classified: true,

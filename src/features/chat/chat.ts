@@ -20,8 +20,10 @@ import type { ThreadDetails } from '../../kernel/app/api/threads.ts';
 import { deliveryOf, type TreeEntry, taskOf } from '../../kernel/app/api/trees.ts';
 import { CHAT_COMMANDS, chatLineOf, needsIdle } from '../../kernel/app/chat-commands.ts';
 import { lockChat } from '../../kernel/app/chat-lock.ts';
+import type { Clock } from '../../kernel/core/clock.ts';
 import { type ErrorInfo, RyeError, toRyeError } from '../../kernel/core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../kernel/core/events.ts';
+import { threadIdCandidate } from '../../kernel/core/ids.ts';
 import { compact, type JsonObject, toText } from '../../kernel/core/json.ts';
 import { textOf, userText } from '../../kernel/core/message.ts';
 import type { ThreadResult } from '../../kernel/core/thread.ts';
@@ -34,12 +36,16 @@ const DIRECTIVE = 'rye/core/chat';
 
 type ChatRye = Pick<
   Rye,
-  'threads' | 'recovery' | 'deliveries' | 'trees' | 'models' | 'projectPath'
+  'threads' | 'recovery' | 'deliveries' | 'trees' | 'models' | 'projectPath' | 'skills'
 >;
 
 /** Opens a conversation. Throws `thread_locked` for a thread that another process has. */
-export async function openChat(rye: ChatRye, request: ChatRequest = {}): Promise<Chat> {
-  const chat = new ChatSession(rye, request);
+export async function openChat(
+  rye: ChatRye,
+  clock: Pick<Clock, 'now'>,
+  request: ChatRequest = {},
+): Promise<Chat> {
+  const chat = new ChatSession(rye, clock, request);
   if (request.threadId !== undefined) await chat.open(request.threadId);
   return chat;
 }
@@ -49,6 +55,9 @@ class ChatSession implements Chat {
   readonly parse = chatLineOf;
   readonly #rye: ChatRye;
   readonly #request: ChatRequest;
+  readonly #clock: Pick<Clock, 'now'>;
+  /** The ID that the thread will have, because skills wait for it. */
+  #nextId: string | undefined;
   readonly #conversation: Conversation;
   readonly #queue: MessageQueue;
   readonly #items = new ChatItems();
@@ -62,8 +71,9 @@ class ChatSession implements Chat {
   #isTelling = false;
   #isClosed = false;
 
-  constructor(rye: ChatRye, request: ChatRequest) {
+  constructor(rye: ChatRye, clock: Pick<Clock, 'now'>, request: ChatRequest) {
     this.#rye = rye;
+    this.#clock = clock;
     this.#request = request;
     const { directiveId, messageInput, resume, limits } = request;
     this.#conversation = new Conversation({
@@ -209,11 +219,32 @@ class ChatSession implements Chat {
         );
         return { command: name, outcome };
       }
+      case 'skill':
+        return await this.#skill(rest);
     }
+  }
+
+  /** Activates a skill in the thread. */
+  async #skill(skill: string): Promise<ChatOutcome> {
+    if (skill === '' || /\s/.test(skill)) {
+      throw new RyeError('usage', '/skill expects the name of a skill', {
+        hint: 'List them with: rye list skill',
+      });
+    }
+    const { threadId } = this.#conversation;
+    if (threadId !== undefined) await this.#rye.skills.activate(threadId, skill);
+    else {
+      const { directiveId = DIRECTIVE, start } = this.#request;
+      const plan = await this.#planned();
+      this.#nextId ??= start?.threadId ?? threadIdCandidate(directiveId, this.#clock.now(), 1);
+      await this.#rye.skills.activate(this.#nextId, skill, { plan });
+    }
+    return { command: 'skill', skill };
   }
 
   #startOver(): ChatOutcome {
     this.#conversation.leave();
+    this.#nextId = undefined;
     this.#queue.clear();
     this.#items.clear();
     this.#spent = undefined;
@@ -332,7 +363,8 @@ class ChatSession implements Chat {
     const own = this.#request.directiveId === undefined ? 'message' : undefined;
     const { messageInput = own } = this.#request;
     const given = messageInput === undefined ? {} : compact({ [messageInput]: message });
-    return { ...start, directiveId, inputs: { ...inputs, ...given } };
+    const id = compact({ threadId: this.#nextId });
+    return { ...start, ...id, directiveId, inputs: { ...inputs, ...given } };
   };
 
   async #answer(

@@ -2,7 +2,7 @@ import type { Feature } from '../../faces/cli/feature.ts';
 
 export const chat: Feature = {
   name: 'chat',
-  services: (_, rye) => ({
-    chat: async (request) => await (await import('./chat.ts')).openChat(rye(), request),
+  services: ({ clock }, rye) => ({
+    chat: async (request) => await (await import('./chat.ts')).openChat(rye(), clock, request),
   }),
 };

@@ -19,6 +19,7 @@ import { recordOf } from '../../kernel/threads/open-session.ts';
 import type { Process, Sources, Stored } from '../../kernel/threads/ports.ts';
 import { compactionSizes } from '../../kernel/threads/run/compaction.ts';
 import {
+  isSkillChange,
   type Place,
   programCompaction,
   queuedDraft,
@@ -104,7 +105,9 @@ async function write(
     env,
     threadId,
     async (open) => {
-      waiting = (await env.store.appends?.list([threadId])) ?? [];
+      const queued = (await env.store.appends?.list([threadId])) ?? [];
+      // the next run takes those
+      waiting = queued.filter((one) => !isSkillChange(one));
       const plan = waiting.length > 0 ? await planInForce(env, open) : undefined;
       const earlier = waiting
         .filter(({ entryId }) => !open.tree.byId.has(entryId))

@@ -268,7 +268,11 @@ class Replay {
       cancelled: () => (cancelled?.aborted ? 'the replay was cancelled' : undefined),
       artifacts: { save: (callId) => Promise.resolve(`artifacts/${callId}`) },
       inbox: {
-        take: () => Promise.resolve(this.comparison.takeDeliveries()),
+        take: () => {
+          const drafts = this.comparison.takeDeliveries();
+          for (const draft of drafts) activateSkill(draft, tooling);
+          return Promise.resolve(drafts);
+        },
         isSteered: (callId) => Promise.resolve(gaveWay(recording.results.get(callId))),
         context: () => {
           const leafId = this.comparison.lastEntryId ?? recording.historyLeaf;
@@ -329,6 +333,17 @@ class Replay {
 }
 
 const USAGE = mapOf(NUMBER);
+
+/** Activates a skill that the recording activated from outside, as far as the thread still has it. */
+function activateSkill(draft: EventDraft, { tools }: Tooling): void {
+  if (draft.event_type !== 'custom_message' || draft.payload.custom_type !== 'skill') return;
+  const skill = draft.payload.details?.['skill'];
+  try {
+    if (typeof skill === 'string') tools.skills?.activate(skill, '');
+  } catch {
+    // the recorded instructions count all the same
+  }
+}
 
 /** True for the recorded result of a call that a person's message came before. */
 function gaveWay(result: ToolResultMessage | undefined): boolean {

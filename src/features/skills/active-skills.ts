@@ -30,6 +30,18 @@ export class ActiveSkills {
     return undefined;
   }
 
+  /** True if the skill was active. */
+  deactivate(id: string): boolean {
+    return this.#active.delete(id);
+  }
+
+  /** Deactivates all skills, and returns their IDs. */
+  clear(): readonly string[] {
+    const ids = [...this.#active];
+    this.#active.clear();
+    return ids;
+  }
+
   /** Activates what an earlier part of the conversation loaded, as far as it is still offered; gives what it activated. */
   restore(messages: readonly Message[], toolName: string): readonly OfferedSkill[] {
     const restored: OfferedSkill[] = [];

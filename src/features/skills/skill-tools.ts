@@ -32,6 +32,8 @@ const MAX_LISTED = 100;
 type Denies = (real: string) => boolean;
 
 export interface SkillToolsOptions {
+  /** All skills of the thread, also those that are not listed: they decide which tools it has. */
+  readonly granted: readonly OfferedSkill[];
   readonly skills: readonly OfferedSkill[];
   readonly active: ActiveSkills;
   readonly scripts: ScriptOptions;
@@ -64,8 +66,8 @@ const READING = { ...READING_TRAITS, timeout_seconds: 30 };
  * makes tools that are held callable without a search for them.
  */
 export function createSkillTools(options: SkillToolsOptions): readonly Tool[] {
-  const { skills } = options;
-  if (skills.length === 0) return [];
+  const { granted, skills } = options;
+  if (granted.length === 0) return [];
   const find = (input: JsonObject): OfferedSkill => {
     const name = toText(input['name'] ?? '');
     const offered = skills.find(({ id }) => id === name);
@@ -78,7 +80,7 @@ export function createSkillTools(options: SkillToolsOptions): readonly Tool[] {
     throw new RyeError('item_not_found', `Unknown skill ${name}.${hint}`);
   };
   const tools = [useTool(options, find), readTool(options, find)];
-  return skills.some(({ mayRun }) => mayRun) ? [...tools, runTool(options, find)] : tools;
+  return granted.some(({ mayRun }) => mayRun) ? [...tools, runTool(options, find)] : tools;
 }
 
 type Find = (input: JsonObject) => OfferedSkill;
@@ -176,7 +178,8 @@ function answering(
   };
 }
 
-function skillText(
+/** Returns the instructions of a skill for the model. */
+export function skillText(
   { id, folder, skill, mayRun }: OfferedSkill,
   callable: readonly string[],
   denies: Denies,

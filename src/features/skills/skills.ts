@@ -25,10 +25,16 @@ import { loadSkill, parseSkill } from '../../kernel/items/skill.ts';
 import type { Spaces } from '../../kernel/items/spaces-fs.ts';
 import type { VerifiedItems } from '../../kernel/items/verified-fs.ts';
 import { covers, expandsTo, isExact } from '../../kernel/policy/capability.ts';
+import type { HostSkills } from '../../kernel/threads/ports.ts';
 import { TOOL_SEARCH_ID } from '../../kernel/tools/disclosure.ts';
 import { isSkillTool, SKILLS_USE_ID } from '../../kernel/tools/skill-needs.ts';
 import { ActiveSkills, type OfferedSkill, toolIdsOf } from './active-skills.ts';
-import { createSkillTools, skillCatalog } from './skill-tools.ts';
+import {
+  createSkillTools,
+  type SkillToolsOptions,
+  skillCatalog,
+  skillText,
+} from './skill-tools.ts';
 
 /** The skills of an opened rye. */
 export function skillSource(
@@ -91,7 +97,8 @@ async function grantedSkills(
   return {
     warnings,
     unavailable,
-    catalog: skillCatalog(skills),
+    skills: skills.map(({ id, skill: { description } }) => ({ id, description })),
+    catalog: (shown) => skillCatalog(skills.filter(({ id: one }) => shown.has(one))),
     open: (options) => skillSession(skills, maxActive, options),
   };
 }
@@ -168,25 +175,69 @@ function skipped(id: string, error: unknown): string {
   return hint === undefined ? message : `${message}. ${hint}`;
 }
 
+/** Returns the skills of a thread for people and programs outside of it. */
+function hostSkills({
+  skills,
+  active,
+  denies,
+  unlock,
+}: Pick<SkillToolsOptions, 'skills' | 'active' | 'denies' | 'unlock'>): HostSkills {
+  return {
+    activate: (id, entryId) => {
+      const offered = skills.find((one) => one.id === id);
+      if (!offered) throw new RyeError('item_not_found', `the thread has no skill ${id}`);
+      if (active.has(id)) return [];
+      offered.admitWhole();
+      const refusal = active.activate(id);
+      if (refusal !== undefined) throw new RyeError('invalid_input', refusal);
+      const tools = unlock(toolIdsOf(offered.skill.allowedTools));
+      const payload = {
+        custom_type: 'skill',
+        content: skillText(offered, tools, denies),
+        display: false,
+        details: { skill: id },
+        appended: true,
+      } as const;
+      return [
+        { event_type: 'skill_activated', payload: { skill: id, via: 'host', tools } },
+        { event_type: 'custom_message', payload, id: entryId, durable: true },
+      ];
+    },
+    deactivate: (id) =>
+      active.deactivate(id)
+        ? [{ event_type: 'skill_deactivated', payload: { skill: id, reason: 'host' } }]
+        : [],
+    end: () =>
+      active.clear().map((skill) => ({
+        event_type: 'skill_deactivated',
+        payload: { skill, reason: 'run_end' },
+      })),
+  };
+}
+
 function skillSession(
-  skills: readonly OfferedSkill[],
+  granted: readonly OfferedSkill[],
   maxActive: number,
-  { scripts, denies, planned, unlocked, onActivated }: SkillSessionOptions,
+  { scripts, denies, planned, unlocked, listed, onActivated }: SkillSessionOptions,
 ): SkillSession {
+  const skills = listed ? granted.filter(({ id }) => listed.has(id)) : granted;
   const active = new ActiveSkills(skills, maxActive);
   const held = (ids: readonly string[]) => planned().filter(({ id }) => ids.includes(id));
+  const unlock = (ids: readonly string[]) => {
+    for (const { id, preloaded } of held(ids)) if (!preloaded) unlocked.add(id);
+    return held(ids).map(({ name }) => name);
+  };
   const tools = createSkillTools({
+    granted,
     skills,
     active,
     scripts,
     denies,
-    unlock: (ids) => {
-      for (const { id, preloaded } of held(ids)) if (!preloaded) unlocked.add(id);
-      return held(ids).map(({ name }) => name);
-    },
+    unlock,
     onActivated: (skill, callable) => onActivated?.({ skill, via: 'model', tools: callable }),
   });
   return {
+    host: hostSkills({ skills, active, denies, unlock }),
     tools,
     refusal: (id) => (isSkillTool(id) || id === TOOL_SEARCH_ID ? undefined : active.refusal(id)),
     restore: (messages) => {

@@ -11,6 +11,7 @@ const NAMES = [
   'tree',
   'undo',
   'compact',
+  'skill',
   'new',
   'quit',
 ] as const satisfies readonly ChatCommandName[];
@@ -48,6 +49,12 @@ export const CHAT_COMMANDS: readonly ChatCommand[] = [
     argument: '[FOCUS]',
     summary: 'Replace the older conversation with a summary',
     needs: 'idle',
+  },
+  {
+    name: 'skill',
+    argument: 'NAME',
+    summary: 'Give the model a skill with the next message',
+    needs: 'nothing',
   },
   { name: 'new', summary: 'Start another conversation', needs: 'idle' },
   { name: 'quit', summary: 'Leave; the conversation can be continued', needs: 'nothing' },

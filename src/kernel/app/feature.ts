@@ -9,7 +9,13 @@ import type { Exporter } from '../export/source.ts';
 import type { FoundFile, Spaces } from '../items/spaces-fs.ts';
 import type { ProviderTraits } from '../providers/provider.ts';
 import type { ApprovalEnv } from '../threads/approval-port.ts';
-import type { OpenTools, RuleSource, ThreadEnv, UnavailableGrant } from '../threads/ports.ts';
+import type {
+  HostSkills,
+  OpenTools,
+  RuleSource,
+  ThreadEnv,
+  UnavailableGrant,
+} from '../threads/ports.ts';
 import type { ApprovalAttention } from '../threads/run/approvals.ts';
 import type { ThreadConfig } from '../threads/thread-config.ts';
 import type { Worktrees } from '../threads/worktrees.ts';
@@ -56,7 +62,15 @@ export interface Feature extends StoringFeature {
 /** The services of rye that features provide. */
 export type FeatureServices = Pick<
   Rye,
-  'approvals' | 'chat' | 'schedules' | 'rules' | 'fleet' | 'trees' | 'mcpServers' | 'addMcpServer'
+  | 'approvals'
+  | 'chat'
+  | 'schedules'
+  | 'rules'
+  | 'fleet'
+  | 'skills'
+  | 'trees'
+  | 'mcpServers'
+  | 'addMcpServer'
 >;
 
 export type ImportSession = (env: ThreadEnv, options: ImportOptions) => Promise<ImportedSession>;
@@ -144,13 +158,21 @@ export interface GrantedSkills {
   readonly warnings: readonly string[];
   /** The capabilities that name a skill that can't be used. */
   readonly unavailable: readonly UnavailableGrant[];
-  /** The list of skills for the system text; empty without skills. */
-  readonly catalog: string;
+  readonly skills: readonly ListedSkill[];
+  /** Returns the list of the skills with these IDs for the system text; empty without skills. */
+  readonly catalog: (ids: ReadonlySet<string>) => string;
   open(options: SkillSessionOptions): SkillSession;
+}
+
+/** A skill as models and handlers are told it. */
+export interface ListedSkill {
+  readonly id: string;
+  readonly description: string;
 }
 
 /** The skills of one running thread. */
 export interface SkillSession {
+  readonly host: HostSkills;
   readonly tools: readonly Tool[];
   /** Why an active skill keeps a tool from being called. */
   readonly refusal: (toolId: string) => string | undefined;
@@ -166,6 +188,8 @@ export interface SkillSessionOptions {
   readonly planned: () => readonly PlannedTool[];
   /** Ids of deferred tools that can be called; the session adds to it. */
   readonly unlocked: Set<string>;
+  /** The skills that handlers list; absent: all. The thread has no other ones. */
+  readonly listed?: ReadonlySet<string> | undefined;
   /** Called with each skill that becomes active. */
   readonly onActivated?: ((activation: EventPayloads['skill_activated']) => void) | undefined;
 }
@@ -173,8 +197,14 @@ export interface SkillSessionOptions {
 export const NO_SKILLS: GrantedSkills = {
   warnings: [],
   unavailable: [],
-  catalog: '',
-  open: () => ({ tools: [], refusal: () => undefined, restore: () => undefined }),
+  skills: [],
+  catalog: () => '',
+  open: () => ({
+    host: { activate: () => [], deactivate: () => [], end: () => [] },
+    tools: [],
+    refusal: () => undefined,
+    restore: () => undefined,
+  }),
 };
 
 /** The features that a rye was opened with. */

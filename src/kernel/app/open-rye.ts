@@ -214,6 +214,7 @@ function featureServices(workspace: Workspace, rye: () => Rye): FeatureServices 
     schedules: missing('schedules'),
     rules: missing('rules'),
     fleet: missing('fleet'),
+    skills: missing('skills'),
     trees: missing('sessions'),
     mcpServers: mcp.mcpServers,
     addMcpServer: mcp.addMcpServer,

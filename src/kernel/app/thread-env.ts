@@ -90,8 +90,10 @@ function connect(
   const defined = base.directives(preset);
   const added = options.added ? [base.added, options.added] : [base.added];
   const handlers = composeHandlers(plugins.handlers ?? {}, presetHandlers(preset));
+  const handlersNow = currentHandlers(handlers, added);
   const tools = new ToolCatalog(base, parts, {
     ...options,
+    handlers: handlersNow,
     own: [...libraryTools(plugins), ...own],
     mcpServers: presetServers(preset),
     skills,
@@ -140,7 +142,7 @@ function connect(
     fileExists: base.fileExists,
     isShipped: base.isShipped,
     onNotice: base.notice,
-    handlers: currentHandlers(handlers, added),
+    handlers: handlersNow,
     program: programParts(base, { preset, added, skills }, own, defined),
     fleet: base.fleet,
     runner: async () => await runnerCommand(base, models),

@@ -3,6 +3,7 @@ import { capabilityOf, RISKS } from '../core/capability.ts';
 import { featureMissing, isSecurityWarning, RyeError, toRyeError } from '../core/errors.ts';
 import { aliasOf, serverOfTool } from '../core/ids.ts';
 import type { ThreadPlan } from '../core/plan.ts';
+import type { HandlerLists } from '../hooks/handlers.ts';
 import { assertIdentity } from '../items/binding.ts';
 import { readToolFiles, readToolMetadata } from '../items/tool-metadata-fs.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
@@ -75,6 +76,7 @@ import {
   threadSandbox,
 } from './session-tools.ts';
 import { readThreadConfig } from './settings.ts';
+import { listSkills } from './skill-listing.ts';
 import type { ProgramSkill, Workspace } from './workspace.ts';
 
 export interface ToolsOptions {
@@ -84,6 +86,8 @@ export interface ToolsOptions {
   /** MCP servers and skills of that program; default: those that rye was opened with. */
   readonly mcpServers?: Readonly<Record<string, McpServerOptions>>;
   readonly skills?: readonly ProgramSkill[];
+  /** Functions of that program; absent: none decide about skills. */
+  readonly handlers?: () => HandlerLists;
   /** The environment of threads; absent for tools that run outside any thread. */
   readonly threads?: () => ThreadEnv;
 }
@@ -198,9 +202,15 @@ export class ToolCatalog implements ToolSource {
     const granted = plan.tools.some(({ id }) => id === SKILLS_USE_ID)
       ? await this.#skills(capabilities)
       : NO_SKILLS;
+    const { listed, catalog } = await listSkills(granted, {
+      handlers: this.#options.handlers?.() ?? {},
+      threadId: session.threadId,
+      record,
+    });
     const skills = this.#openSkills(granted, {
       planned: () => offered.planned,
       unlocked,
+      listed,
       scope,
       onActivated: (payload) => record?.([{ event_type: 'skill_activated', payload }]),
     });
@@ -228,9 +238,9 @@ export class ToolCatalog implements ToolSource {
     const remote = servers?.attach({ offered, plan, traits, config, record });
     return {
       set: offered.set,
+      skills: skills.host,
       definitions: () => offered.definitions(),
-      catalog: () =>
-        [granted.catalog, offered.catalog()].filter((part) => part !== '').join('\n\n'),
+      catalog: () => [catalog, offered.catalog()].filter((part) => part !== '').join('\n\n'),
       tool: async (id) => offered.tool(id) ?? (await this.#itemTool(id, scope)),
       validate: validateInput,
       checkReturn: (input) => checkOutputs(result, input),

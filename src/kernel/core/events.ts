@@ -205,11 +205,12 @@ export interface EventPayloads {
   };
   skill_activated: {
     readonly skill: string;
-    /** `resume`: an earlier part of the conversation had loaded it. */
-    readonly via: 'model' | 'resume';
+    /** `resume`: an earlier part of the conversation had loaded it. `host`: a person or a program did. */
+    readonly via: 'model' | 'resume' | 'host';
     /** Wire names of the tools that it made callable. */
     readonly tools: readonly string[];
   };
+  skill_deactivated: { readonly skill: string; readonly reason: 'host' | 'run_end' };
   tool_budget_exceeded: {
     readonly call_id: string;
     readonly tool: string;
@@ -352,6 +353,7 @@ const LOG_ONLY = {
   mcp_server_started: true,
   mcp_list_changed: true,
   skill_activated: true,
+  skill_deactivated: true,
   tool_budget_exceeded: true,
   output_budget_exceeded: true,
   error_classified: true,

@@ -73,6 +73,18 @@ export interface SystemContext {
   readonly system: string;
 }
 
+/** The skills that a thread may fetch and that are trusted. */
+export interface SkillsContext {
+  readonly thread_id: string;
+  readonly skills: readonly { readonly id: string; readonly description: string }[];
+}
+
+/** The list of skills that the system text will have. */
+export interface CatalogContext {
+  readonly thread_id: string;
+  readonly catalog: string;
+}
+
 type ThinkingLevel = ThreadPlan['thinking'];
 
 /** The state of a run before a request. */
@@ -119,6 +131,10 @@ export interface DecidingHandlers {
   readonly system_transform: Decides<SystemContext, { readonly system: string }>;
   /** Decides about a call beyond the budget of its tool, in place of the budget's `on_exceed`. */
   readonly tool_budget: Decides<BudgetContext, BudgetDecision>;
+  /** Narrows the skills of a run: those that are returned, by ID. One that fails leaves none; none can add a skill. */
+  readonly skills_resolve: Decides<SkillsContext, { readonly skills: readonly string[] }>;
+  /** Changes the list of skills in the system text. */
+  readonly skills_catalog: Decides<CatalogContext, { readonly catalog: string }>;
   /** Lowers the thinking level of one request. */
   readonly thinking_level: Decides<ThinkingContext, { readonly level: ThinkingLevel }>;
 }
@@ -167,6 +183,8 @@ const DECIDING = {
   context_transform: ['messages'],
   system_transform: ['system'],
   tool_budget: ['mode', 'message'],
+  skills_resolve: ['skills'],
+  skills_catalog: ['catalog'],
   thinking_level: ['level'],
 } as const satisfies Record<keyof DecidingHandlers, readonly string[]>;
 

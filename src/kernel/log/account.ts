@@ -251,7 +251,9 @@ const ACCOUNTS: { readonly [T in EventType]: (payload: EventPayloads[T]) => Told
     `${start.server} ${'error' in start ? start.error : `with ${start.tools} tools`} ${formatSeconds(start.duration_ms / 1000)}`,
   mcp_list_changed: (change) => membersOf(change),
   skill_activated: ({ skill, via }) =>
-    `${skill} by ${via === 'model' ? 'the model' : 'the resume'}`,
+    `${skill} by ${{ model: 'the model', resume: 'the resume', host: 'a person or program' }[via]}`,
+  skill_deactivated: ({ skill, reason }) =>
+    `${skill} ${reason === 'host' ? 'by a person or program' : 'at the end of the run'}`,
   tool_budget_exceeded: ({ tool, count, max }) => `${tool}: call ${count} of ${max}`,
   output_budget_exceeded: ({ bytes, budget }) => `${bytes} of ${budget} bytes`,
   error_classified: ({ category, retryable, message: reason }) =>

@@ -210,7 +210,22 @@ export interface SpawnRequest {
   readonly label?: string;
 }
 
+/** The skills of a running thread, for people and programs outside of it. */
+export interface HostSkills {
+  /**
+   * Activates a skill and returns the events of it, with its instructions as the entry of this ID; none if it is active.
+   * Throws for a skill that the thread does not have, or whose files were changed.
+   */
+  readonly activate: (id: string, entryId: string) => readonly EventDraft[];
+  /** Returns the event of it; none if the skill is not active. */
+  readonly deactivate: (id: string) => readonly EventDraft[];
+  /** Deactivates all skills at the end of a run, and returns the events of it. */
+  readonly end: () => readonly EventDraft[];
+}
+
 export interface OpenTools {
+  /** Absent: the thread has no skills. */
+  readonly skills?: HostSkills;
   readonly set: ToolSet;
   definitions(): ToolList;
   /** The list of deferred tools for the system text; empty when there are none. */

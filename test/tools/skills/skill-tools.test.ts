@@ -20,6 +20,7 @@ async function open(skills: (folder: string) => readonly OfferedSkill[], max = 2
   const active = new ActiveSkills(list, max);
   const asked: string[] = [];
   const tools = createSkillTools({
+    granted: list,
     skills: list,
     active,
     scripts: { env: {} },

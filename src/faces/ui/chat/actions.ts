@@ -42,6 +42,10 @@ interface ActionOutcome {
 export async function act(line: ChatLine, desk: ChatDesk): Promise<ActionOutcome> {
   const { chat, signal, print, io, colors } = desk;
   const outcome = await chat.run(line, { signal });
+  if (isSetting(outcome)) {
+    remark(desk, oneLine(effectOf(outcome)));
+    return {};
+  }
   switch (outcome.command) {
     case 'quit':
       return { quit: true };
@@ -57,17 +61,11 @@ export async function act(line: ChatLine, desk: ChatDesk): Promise<ActionOutcome
     case 'help':
       print(helpLines(helpOf(outcome.commands), styleOf({ colors, io })));
       break;
-    case 'new':
-      remark(desk, shown`the next message starts another conversation`);
-      break;
     case 'tools':
       showTools(desk, outcome.tools);
       break;
     case 'cost':
       print(costLines(outcome.details));
-      break;
-    case 'budget':
-      remark(desk, oneLine(`the next message may spend up to ${formatUsd(outcome.usd)}`));
       break;
     case 'tree':
       if ('tree' in outcome) print(drawSessionTree(outcome.tree, io.stdout, colors));
@@ -82,6 +80,23 @@ export async function act(line: ChatLine, desk: ChatDesk): Promise<ActionOutcome
       break;
   }
   return {};
+}
+
+/** A command that only changes the next message. */
+type Setting = Extract<ChatOutcome, { readonly command: 'new' | 'budget' | 'skill' }>;
+
+function isSetting(outcome: ChatOutcome): outcome is Setting {
+  const { command } = outcome;
+  return command === 'new' || command === 'budget' || command === 'skill';
+}
+
+function effectOf(outcome: Setting): string {
+  if (outcome.command === 'skill') {
+    return `the model gets the skill ${outcome.skill} with the next message`;
+  }
+  return outcome.command === 'budget'
+    ? `the next message may spend up to ${formatUsd(outcome.usd)}`
+    : 'the next message starts another conversation';
 }
 
 const KEYS: readonly (readonly [string, string])[] = [

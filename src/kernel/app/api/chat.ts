@@ -119,6 +119,7 @@ export type ChatCommandName =
   | 'tree'
   | 'undo'
   | 'compact'
+  | 'skill'
   | 'new'
   | 'quit';
 
@@ -141,7 +142,8 @@ export interface ChatModel {
 /** The effect of a command, for a screen to show. */
 export type ChatOutcome =
   | { readonly command: 'help'; readonly commands: readonly ChatCommand[] }
-  | { readonly command: 'quit' | 'new' }
+  | { readonly command: 'quit' }
+  | { readonly command: 'new' }
   /** `chosen` is absent for `/model` without a model: the person chooses one of `models`. */
   | { readonly command: 'model'; readonly chosen?: string; readonly models: readonly ChatModel[] }
   | {
@@ -156,7 +158,8 @@ export type ChatOutcome =
   | { readonly command: 'tree'; readonly at: string }
   /** `draft`: the text of the message that was undone. */
   | { readonly command: 'undo'; readonly draft: string; readonly undone: FileUndo }
-  | { readonly command: 'compact'; readonly outcome: ManualCompaction };
+  | { readonly command: 'compact'; readonly outcome: ManualCompaction }
+  | { readonly command: 'skill'; readonly skill: string };
 
 /**
  * A conversation in one thread, without a screen: the first message starts the thread, each further one is a run of it, and

@@ -27,6 +27,7 @@ import type { OutputSchema, OutputsWith } from './output-schema.ts';
 
 import type { RulesService } from './rules.ts';
 import type { SchedulesService } from './schedules.ts';
+import type { SkillsService } from './skills.ts';
 import type {
   ChildrenService,
   DeliveriesService,
@@ -114,6 +115,7 @@ export interface Rye {
   /** The fleet that shares the store of the project. */
   readonly fleet: FleetService;
   readonly deliveries: DeliveriesService;
+  readonly skills: SkillsService;
   readonly trees: SessionTrees;
   readonly exports: ExportsService;
   /** Runs a directive in this process and resolves with its outcome; never rejects. */

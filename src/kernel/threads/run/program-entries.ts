@@ -1,3 +1,4 @@
+import { messageOf, RyeError } from '../../core/errors.ts';
 import type { EventDraft, EventPayloads, LogEvent, UnknownEvent } from '../../core/events.ts';
 import { isJsonObject, parseJson } from '../../core/json.ts';
 import type { Message } from '../../core/message.ts';
@@ -8,6 +9,7 @@ import { foldContext, startedCallIds } from '../../log/context.ts';
 import { filesAsDetails } from '../../log/summary-prompt.ts';
 import { buildTree, type SessionTree } from '../../log/tree.ts';
 import type { QueuedEntry, Store } from '../../storage/store.ts';
+import type { HostSkills } from '../ports.ts';
 import { compactionSizes } from './compaction.ts';
 
 const APPENDED: ReadonlySet<string> = new Set([
@@ -65,6 +67,31 @@ export function queuedDraft({ draft, entryId }: QueuedEntry, place: () => Place)
     : refusal(entryId, 'the context can no longer be cut there');
 }
 
+const SKILL = '{"event_type":"skill",';
+
+/** True for a row that changes the skills of a run, and is no entry. */
+export function isSkillChange({ draft }: QueuedEntry): boolean {
+  return draft.startsWith(SKILL);
+}
+
+function skillDrafts(
+  { draft, entryId }: QueuedEntry,
+  skills: HostSkills | undefined,
+): readonly EventDraft[] {
+  const given = parseJson(draft);
+  const payload = isJsonObject(given) ? given['payload'] : undefined;
+  const { skill, action } = isJsonObject(payload) ? payload : {};
+  if (typeof skill !== 'string') return [];
+  try {
+    if (action === 'deactivate') return skills?.deactivate(skill) ?? [];
+    if (skills) return skills.activate(skill, entryId);
+    throw new RyeError('item_not_found', 'the thread has no skills');
+  } catch (error) {
+    const text = `the skill ${skill} was not activated: ${messageOf(error)}`;
+    return [{ event_type: 'note', payload: { text } }];
+  }
+}
+
 function refusal(entryId: string, why: string): EventDraft {
   const text = `the entry ${entryId} of a program was not appended: ${why}`;
   return { event_type: 'note', payload: { text } };
@@ -75,6 +102,8 @@ export interface ProgramEntriesOptions {
   /** The thread, and those before it in its chain. */
   readonly threadIds: readonly string[];
   readonly plan: ThreadPlan;
+  /** The skills of the thread; absent: it has none. */
+  readonly skills?: HostSkills | undefined;
   /** Returns the whole log, signed. */
   readonly readLog: () => Promise<readonly (LogEvent | UnknownEvent)[]>;
 }
@@ -102,7 +131,11 @@ export class ProgramEntries {
     // an owner that died may have written an entry, and not have noted it
     const drafts = rows
       .filter(({ entryId }) => !tree.byId.has(entryId))
-      .map((row) => queuedDraft(row, () => ({ tree, plan })));
+      .flatMap((row) =>
+        isSkillChange(row)
+          ? skillDrafts(row, this.#options.skills)
+          : [queuedDraft(row, () => ({ tree, plan }))],
+      );
     for (const { id } of drafts) if (id !== undefined) this.#taken.add(id);
     const others = rows.filter(({ entryId }) => !this.#taken.has(entryId));
     await appends?.remove(others.map(({ entryId }) => entryId));

@@ -249,6 +249,7 @@ class ThreadRun {
       syncLog: async () => void (await recorder.checkpoint()),
       entries: new ProgramEntries({
         appends: env.store.appends,
+        skills: tools.skills,
         threadIds: [...before, threadId],
         plan,
         readLog: async () => {
@@ -337,9 +338,10 @@ class ThreadRun {
   /** Writes the entries of programs that came too late for the loop. One that waits or is handed off takes them later. */
   async #writeRest(
     recorder: Recorder,
-    { inbox }: RunSession,
+    { inbox, tools }: RunSession,
     { kind }: LoopOutcome,
   ): Promise<void> {
+    recorder.record(tools.skills?.end() ?? []);
     if (kind === 'suspended' || kind === 'handoff') return;
     const rest = await inbox.rest();
     if (rest.length > 0) await inbox.written(await this.#write(recorder, rest));
