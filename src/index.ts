@@ -219,6 +219,7 @@ export type {
   CallContext,
   CatalogContext,
   ChildHandlers,
+  CredentialsContext,
   FailedCallContext,
   HandlerLists,
   ObservingHandlers,

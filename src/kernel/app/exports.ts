@@ -94,7 +94,9 @@ async function redactedOf(
   // a configuration that cannot be read has no keys
   const keys = await modelsOf(workspace)
     .choices()
-    .then(({ catalog }) => Object.values(catalog).flatMap((config) => keysIn(config, env)))
+    .then(({ catalog }) =>
+      Object.values(catalog).flatMap((config) => keysIn(config, workspace.credentials.env)),
+    )
     .catch(() => []);
   return {
     directive: header.directive,

@@ -42,6 +42,7 @@ import {
 } from '../providers/resolve-model.ts';
 import type { ModelSource } from '../threads/ports.ts';
 import type { PriceList } from './api/rye.ts';
+import type { Credentials } from './credentials.ts';
 import { readSettings } from './settings.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -49,6 +50,7 @@ export interface ModelsOptions {
   readonly readConfig: <T>(read: (config: Config) => Promise<T>) => Promise<T>;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly userSpacePath: string;
+  readonly credentials: Credentials;
   readonly clock: Clock;
   readonly kinds: ProviderKinds;
   /** Keeps what was read; absent: it is read again. */
@@ -66,6 +68,7 @@ export function modelsOf(workspace: Workspace, replayFrom?: string): Models {
     readConfig: async (read) => await workspace.readConfig(read),
     env: workspace.options.env,
     userSpacePath: workspace.options.userSpacePath,
+    credentials: workspace.credentials,
     clock: workspace.clock,
     kinds: { ...shippedKinds(replayFrom), ...workspace.providers },
     ...(replayFrom === undefined ? { catalogs } : {}),
@@ -170,6 +173,14 @@ export class Models implements ModelSource {
     if (config !== undefined) assertReady(config, choices);
   };
 
+  readonly renewKey: NonNullable<ModelSource['renewKey']> = async ({ provider: name }, key) => {
+    const { catalog } = await this.choices();
+    const config = Object.hasOwn(catalog, name) ? catalog[name] : undefined;
+    if (config === undefined || !(await this.#options.credentials.renew(config, key))) return false;
+    this.#clients.delete(name);
+    return true;
+  };
+
   readonly about = async (model: PlannedModel): Promise<ProviderFacts> => {
     const { factsOf } = await import('./provider-facts.ts');
     const { catalog } = await this.choices().catch(() => ({ catalog: {} }));
@@ -203,7 +214,11 @@ export class Models implements ModelSource {
   async #client(name: string, plan: ThreadPlan): Promise<ModelProvider> {
     try {
       await this.choices();
-      return this.#clients.get(name) ?? this.#connect(name, plan);
+      const known = this.#clients.get(name);
+      if (known) return known;
+      const config = Object.hasOwn(this.#catalog, name) ? this.#catalog[name] : undefined;
+      if (config) await this.#options.credentials.ensure(config);
+      return this.#connect(name, plan);
     } catch (error) {
       const type = error instanceof RyeError ? error.code : 'internal';
       return failing(name, { phase: 'connect', type, message: messageOf(error) });
@@ -221,7 +236,8 @@ export class Models implements ModelSource {
   }
 
   #open(kind: ProviderKind, config: ProviderConfig, plan: ThreadPlan): ModelProvider {
-    const { env, clock } = this.#options;
+    const { credentials, clock } = this.#options;
+    const { env } = credentials;
     const {
       stall_seconds: stallSeconds,
       first_byte_seconds: firstByteSeconds,

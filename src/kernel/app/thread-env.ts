@@ -197,6 +197,7 @@ function aliasedModels(models: Models): ModelSource {
     stepProvider: () => models.stepProvider(),
     traits: (model) => models.traits(model),
     about: models.about,
+    renewKey: models.renewKey,
     outputRate: async (model) => await models.outputRate(model),
     assertReady: models.assertReady,
     open: (model, plan) =>

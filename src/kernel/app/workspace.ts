@@ -24,6 +24,7 @@ import { knownPrivateKeys } from '../trust/private-keys-fs.ts';
 import type { DefinedDirective } from './api/directives.ts';
 import type { OpenRyeOptions } from './api/rye.ts';
 import { configuredFleet, configuredStore } from './configured-store.ts';
+import { Credentials } from './credentials.ts';
 import { passphraseOf } from './passphrase.ts';
 import { composePresets, type Preset } from './presets.ts';
 import { namesStore } from './store-setting.ts';
@@ -60,6 +61,8 @@ export class Workspace {
   readonly ids: IdSource;
   /** Kinds of providers that the program adds to those that rye ships. */
   readonly providers: ProviderKinds;
+  /** Keys of providers that came while this is open. */
+  readonly credentials: Credentials;
   readonly spaces: Spaces;
   readonly keyring: Keyring;
   readonly verification: VerifyContext;
@@ -98,6 +101,7 @@ export class Workspace {
     const isShared = options.store === undefined && namesStore(options);
     const { store = isShared ? configuredStore(this) : openStore } = options;
     this.options = options;
+    this.credentials = new Credentials(options);
     this.recordKey = recordKey;
     this.added = added;
     this.clock = options.clock ?? systemClock;
@@ -203,7 +207,11 @@ export class Workspace {
   /** Values that must not leave a tool: secrets in the environment, and every private key that rye knows, in each form. */
   secrets(): readonly string[] {
     const { env, userSpacePath } = this.options;
-    return [...environmentSecrets(env), ...this.#privateKeys({ env, userSpacePath })];
+    return [
+      ...environmentSecrets(env),
+      ...this.credentials.secrets,
+      ...this.#privateKeys({ env, userSpacePath }),
+    ];
   }
 
   /** True if an origin such as `file:line` is in the system space. */

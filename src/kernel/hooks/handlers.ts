@@ -98,6 +98,14 @@ export interface ThinkingContext {
   readonly level: ThinkingLevel;
 }
 
+/** A call that the provider refused because of its key (HTTP 401). */
+export interface CredentialsContext {
+  readonly thread_id: string;
+  readonly turn: number;
+  readonly provider: string;
+  readonly model: string;
+}
+
 type Decides<C, D> = (
   context: C,
   signal: AbortSignal,
@@ -135,6 +143,8 @@ export interface DecidingHandlers {
   readonly skills_resolve: Decides<SkillsContext, { readonly skills: readonly string[] }>;
   /** Changes the list of skills in the system text. */
   readonly skills_catalog: Decides<CatalogContext, { readonly catalog: string }>;
+  /** Gives another key or token for a provider that refused the one it got. Asked once for each answer. */
+  readonly credentials_refresh: Decides<CredentialsContext, { readonly key: string }>;
   /** Lowers the thinking level of one request. */
   readonly thinking_level: Decides<ThinkingContext, { readonly level: ThinkingLevel }>;
 }
@@ -185,6 +195,7 @@ const DECIDING = {
   tool_budget: ['mode', 'message'],
   skills_resolve: ['skills'],
   skills_catalog: ['catalog'],
+  credentials_refresh: ['key'],
   thinking_level: ['level'],
 } as const satisfies Record<keyof DecidingHandlers, readonly string[]>;
 

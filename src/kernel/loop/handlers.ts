@@ -232,6 +232,33 @@ export async function thinkingOf(run: Run): Promise<ThreadPlan['thinking']> {
   return level;
 }
 
+/**
+ * Has the key replaced that a provider refused: `credentials_refresh` gives one, or else the provider's own means do. True if
+ * there is another one, with which the call can be made again. A key is never written anywhere.
+ */
+export async function renewKey(run: Run): Promise<boolean> {
+  const { models, conversation, ports } = run;
+  if (!ports.renewKey) return false;
+  const { current: model } = models;
+  const { provider, id } = model;
+  let key: string | undefined;
+  const context = () => ({ ...aboutRequest(run), provider, model: id });
+  await consult(run, 'credentials_refresh', context, (decision) => {
+    const { key: given } = decision;
+    if (typeof given !== 'string') throw new RyeError('hook_failed', 'key is not a text');
+    key = given;
+    return true;
+  });
+  try {
+    const isNew = await ports.renewKey(model, key);
+    if (isNew) await conversation.write(note(`the key of the provider ${provider} was renewed`));
+    return isNew;
+  } catch (error) {
+    await conversation.write(note(messageOf(error)));
+    return false;
+  }
+}
+
 function aboutRequest({ ports, spend }: Run): {
   readonly thread_id: string;
   readonly turn: number;

@@ -10,6 +10,7 @@ import type { RetryPace } from '../policy/retry-pace.ts';
 import type { ProviderFailure } from '../providers/provider.ts';
 import { type Attempt, attemptAnswer } from './answer.ts';
 import { compactContext } from './compaction.ts';
+import { renewKey } from './handlers.ts';
 import { decidedEnding } from './hooks.ts';
 import { type CallPlan, handleLimit, planCall } from './limits.ts';
 import type { Ending, Interrupt } from './ports.ts';
@@ -28,7 +29,10 @@ interface Tries {
   /** Failed attempts with the current model. */
   pace: RetryPace;
   hasCompacted: boolean;
+  hasRenewedKey: boolean;
 }
+
+const UNAUTHORIZED = 401;
 
 type FailedAttempt = Extract<Attempt, { kind: 'failed' }>;
 const NO_ANSWER: Answer = { kind: 'none' };
@@ -38,7 +42,7 @@ const NO_ANSWER: Answer = { kind: 'none' };
  * from scratch. `error` hooks, the error class and the limits decide how often, after what delay and with which model.
  */
 export async function streamAnswer(run: Run): Promise<Answer> {
-  const tries: Tries = { pace: paceOf(run), hasCompacted: false };
+  const tries: Tries = { pace: paceOf(run), hasCompacted: false, hasRenewedKey: false };
   let isBegun = false;
   for (;;) {
     const plan = await planFundedCall(run);
@@ -249,6 +253,10 @@ async function remedy(
     payload: compact({ category, retryable, message, status, usage }),
   });
   await run.spend.report();
+  if (failure.status === UNAUTHORIZED && !tries.hasRenewedKey) {
+    tries.hasRenewedKey = true;
+    if (await renewKey(run)) return undefined;
+  }
   tries.pace.note(classified, partial.content.length > 0);
   const decision = await run.hooks.control('error', {
     source: 'model',

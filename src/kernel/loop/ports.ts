@@ -350,6 +350,8 @@ export interface LoopPorts {
   readonly traits: (model: PlannedModel) => ProviderTraits;
   /** May throw, e.g. for a missing key: that counts as a failure of this model. */
   provider(model: PlannedModel): ModelProvider;
+  /** Replaces the refused key of a model's provider; false if there is no other. Absent: there never is. */
+  readonly renewKey?: (model: PlannedModel, key: string | undefined) => Promise<boolean>;
   /** Returns what is known of a model's provider, for the hint of a failed call. */
   readonly about?: (model: PlannedModel) => Promise<ProviderFacts>;
   /** Tells the person a sentence about the run; absent: nothing is told. */

@@ -51,6 +51,8 @@ export interface ProviderConfig {
   readonly apiKeyEnv: string | null;
   /** Variable with a bearer token, used where there is no key. */
   readonly authTokenEnv: string | null;
+  /** Program and arguments that print the key if its variable is not set, and another one if it was refused. */
+  readonly credentialCommand?: readonly string[];
   /** True for a server that is also called without a key. */
   readonly keyOptional: boolean;
   /** Header that carries the key instead of the usual one of the API. */
@@ -241,6 +243,7 @@ function parseProvider(
     pricesAsOf: raw.prices_as_of ?? null,
     options,
     ...compact({
+      credentialCommand: commandOf(raw, locate),
       wire: raw.wire,
       betas: raw.betas ?? undefined,
       contextManagement: (raw.context_management ?? undefined) as JsonObject | undefined,
@@ -251,6 +254,17 @@ function parseProvider(
 /** True for a model of one of these other providers. */
 function isOf(names: readonly string[], id: string): boolean {
   return names.some((other) => id.startsWith(`${other}/`));
+}
+
+/** A command gives the value of a variable, which names the kind of credential. */
+function commandOf(raw: ProviderFile, locate: Locate): readonly string[] | undefined {
+  const { credential_command: command, api_key_env: key, auth_token_env: token } = raw;
+  if (!command) return undefined;
+  if (key || token) return command;
+  throw invalid(
+    `${locate('credential_command')} has no variable to fill`,
+    'Name one with api_key_env or auth_token_env.',
+  );
 }
 
 /** Returns the address of a provider and its credential. */

@@ -63,7 +63,8 @@ export function missingVariables(config: ProviderConfig, env: Env): readonly str
   const hasKey =
     read(env, config.apiKeyEnv) !== undefined ||
     read(env, config.authTokenEnv) !== undefined ||
-    (config.awsService !== null && awsCredentials(env) !== undefined);
+    (config.awsService !== null && awsCredentials(env) !== undefined) ||
+    config.credentialCommand !== undefined;
   const key = variable === null || config.keyOptional || hasKey ? [] : [variable];
   return [...key, ...missingInAddress(config, env)];
 }
@@ -82,7 +83,10 @@ function missingInAddress({ baseUrl, baseUrlEnv }: ProviderConfig, env: Env): re
 export function isSetUp(config: ProviderConfig, env: Env): boolean {
   if (missingInAddress(config, env).length > 0) return false;
   const { apiKeyEnv, authTokenEnv, baseUrlEnv, keyOptional } = config;
-  const hasKey = read(env, apiKeyEnv) !== undefined || read(env, authTokenEnv) !== undefined;
+  const hasKey =
+    read(env, apiKeyEnv) !== undefined ||
+    read(env, authTokenEnv) !== undefined ||
+    config.credentialCommand !== undefined;
   const isOpen = keyOptional || (apiKeyEnv === null && authTokenEnv === null);
   return hasKey || (isOpen && read(env, baseUrlEnv) !== undefined);
 }
@@ -96,6 +100,16 @@ export function usedVariables(
   const names = [apiKeyEnv, authTokenEnv, awsService === null ? null : AWS_KEYS[0]];
   const isSet = (name: string | null): name is string => read(env, name) !== undefined;
   return { key: names.find(isSet), address: isSet(baseUrlEnv) ? baseUrlEnv : undefined };
+}
+
+/** Returns the variable of the key or token that is sent; if neither is set, the variable of the token, else of the key. */
+export function keyVariable(
+  config: Pick<ProviderConfig, 'apiKeyEnv' | 'authTokenEnv'>,
+  env: Env,
+): string | undefined {
+  const { apiKeyEnv, authTokenEnv } = config;
+  const used = [apiKeyEnv, authTokenEnv].find((name) => read(env, name) !== undefined);
+  return used ?? authTokenEnv ?? apiKeyEnv ?? undefined;
 }
 
 /** Names every variable that a provider reads, so that a detached thread gets them. */

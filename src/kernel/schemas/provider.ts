@@ -108,6 +108,11 @@ export const providerFile = z.strictObject({
   base_url_env: text,
   api_key_env: text,
   auth_token_env: text,
+  credential_command: z
+    .array(z.string().min(1).meta({ problem: 'has {value}, not a text' }))
+    .min(1)
+    .nullish()
+    .meta({ problem: 'is {value}, not a list of a program and its arguments' }),
   key_optional: z.boolean().nullish().meta({ problem: 'is {value}, not true or false' }),
   key_header: z
     .string()

@@ -101,6 +101,11 @@ export interface ModelSource {
   readonly traits: (model: PlannedModel) => ProviderTraits;
   /** Throws `provider_key_missing` if the model's provider lacks its key or address. */
   readonly assertReady?: (model: PlannedModel) => Promise<void>;
+  /** Replaces the refused key of a model's provider, by the given one or by the provider's own means; false if there is no other. */
+  readonly renewKey?: (
+    model: Pick<PlannedModel, 'provider'>,
+    key: string | undefined,
+  ) => Promise<boolean>;
   /** Returns what is known of a model's provider, for the hint of a failed call. Never rejects. */
   readonly about?: (model: PlannedModel) => Promise<ProviderFacts>;
   /** Returns the most output tokens that one call to the model's provider gets in a second. */

@@ -117,6 +117,7 @@ const PROVIDER_KEYS = [
   'base_url_env',
   'api_key_env',
   'auth_token_env',
+  'credential_command',
   'key_optional',
   'key_header',
   'chat_path',

@@ -1,4 +1,5 @@
 import { isoTime } from '../../core/clock.ts';
+import { compact } from '../../core/json.ts';
 import type { Limits } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { type Cost, type MicroUsd, toMicroUsd } from '../../core/usage.ts';
@@ -29,7 +30,7 @@ export function sharedPorts(
     history: messages,
     ...(parent ? { parentLimits: parent.limits } : {}),
     traits: env.models.traits,
-    ...(env.models.about ? { about: env.models.about } : {}),
+    ...compact({ about: env.models.about, renewKey: env.models.renewKey }),
     definitions: () => tools.definitions(),
     tools: tools.set,
     hooks,
