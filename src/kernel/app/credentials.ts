@@ -11,7 +11,7 @@ type Keyed = Pick<
 
 const TIMEOUT_MS = 10_000;
 const MAX_KEY_BYTES = 16 * 1024;
-/** What a header carries. */
+/** Characters that a header carries. */
 const KEY = /^[!-~]+$/;
 
 /**

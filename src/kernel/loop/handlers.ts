@@ -234,7 +234,7 @@ export async function thinkingOf(run: Run): Promise<ThreadPlan['thinking']> {
 
 /**
  * Has the key replaced that a provider refused: `credentials_refresh` gives one, or else the provider's own means do. True if
- * there is another one, with which the call can be made again. A key is never written anywhere.
+ * there is another one, with which the call can be repeated. A key is never written anywhere.
  */
 export async function renewKey(run: Run): Promise<boolean> {
   const { models, conversation, ports } = run;
