@@ -314,7 +314,7 @@ describe('a directive', () => {
 });
 
 describe('the tools of a thread', () => {
-  it('are those of its capabilities, with their schemas and flat names, and the primary actions beside them', async () => {
+  it('match its capabilities, with their schemas and flat names, and the primary actions beside them', async () => {
     const permissions =
       '<execute><tool>rye/file-system/read</tool><tool>rye/file-system/ls</tool></execute><fetch>*</fetch>';
     const { requests } = await ran([reply('Done.')], { permissions });
