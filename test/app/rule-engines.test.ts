@@ -68,3 +68,31 @@ it('testing an unsigned rule reports that it is not signed', async () => {
   expect(hits).toMatchObject([{ rule: 'r' }]);
   expect(unsigned).toMatchObject([{ message: expect.stringContaining('rye sign rule r') }]);
 });
+
+describe('a trial of all rules', () => {
+  it('includes rules that are not signed, with a notice, and hides no signed one', async () => {
+    lab.write('rules/r.md', rule('condition: x'));
+    lab.write('rules/ts-no-any.md', rule('enabled: false', 'condition: y'));
+    lab.write('rules/torn.md', rule('match: {regexp: x}'));
+    const { rules } = lab.rye();
+    const trial = await rules.test({ text: 'x as any', source: 'tool', path: 'a.ts' });
+    expect(trial.hits).toMatchObject([{ rule: 'ts-no-any' }]);
+    expect((await rules.list()).refused).toContainEqual({
+      path: expect.stringContaining('torn.md'),
+      message: expect.stringContaining('match.regexp'),
+    });
+    const prose = await rules.test({ text: 'x', source: 'text' });
+    expect(prose.hits).toMatchObject([{ rule: 'r' }]);
+    expect(prose.unsigned.map(({ message }) => message)).toEqual([
+      expect.stringContaining('rye sign rule r'),
+      expect.stringMatching(/is not signed.*torn\.md:\d+:\d+: match\.regexp: one of/),
+    ]);
+  });
+
+  it('a scan checks with signed rules alone', async () => {
+    lab.write('rules/r.md', `---\ncondition: x\n---\nStop.\n`);
+    lab.write('../src/a.txt', 'x');
+    const { hits, unsigned } = await lab.rye().rules.scan({ folder: `${lab.project}/src` });
+    expect([hits, unsigned]).toEqual([[], []]);
+  });
+});

@@ -32,7 +32,7 @@ import {
   sortRules,
 } from './stream/rules.ts';
 import { RuleSession } from './stream/session.ts';
-import { loadRules, matchParts } from './thread-rules.ts';
+import { loadRules, matchParts, type RuleCatalog } from './thread-rules.ts';
 
 const MAX_SCANNED_BYTES = 5 * 1024 * 1024;
 const WRITE = 'write';
@@ -47,20 +47,22 @@ export class Rules implements RulesService {
   }
 
   async list({ directive }: { readonly directive?: string } = {}): Promise<RuleListing> {
-    const { settings, rules, refused } = await loadRules(this.#workspace, false);
+    const used = await loadRules(this.#workspace, false);
+    const { settings, rules } = used;
     const sorted = sortRules(rules, settings, compileGlob, directive);
+    const refused = withMistakes(used, await loadRules(this.#workspace, 'as-they-are'));
     return { rules: sorted.map((one) => rowOf(one, settings)), refused };
   }
 
   async test(sample: RuleSample): Promise<RuleTrial> {
-    const { checker, checked, unsigned } = await this.#checker(sample.rule);
+    const { checker, checked, unsigned } = await this.#checker(sample.rule, true);
     const hits = await checker.check(sample);
     return { checked, hits, notes: checker.notes, unsigned };
   }
 
   async scan(options: Parameters<RulesService['scan']>[0]): Promise<RuleScan> {
     const { folder, rule, gitignore = true, maxBytes = MAX_SCANNED_BYTES } = options;
-    const { checker, unsigned } = await this.#checker(rule);
+    const { checker, unsigned } = await this.#checker(rule, false);
     const hits: (RuleHit & { path: string })[] = [];
     let files = 0;
     let skipped = 0;
@@ -77,21 +79,28 @@ export class Rules implements RulesService {
     return { files, skipped, hits, notes: checker.notes, unsigned };
   }
 
-  async #checker(name: string | undefined): Promise<{
+  /** `isTrial`: rules that are not signed yet are tried too, if no signed one has their name. */
+  async #checker(
+    name: string | undefined,
+    isTrial: boolean,
+  ): Promise<{
     readonly checked: number;
     readonly unsigned: readonly RefusedRuleFile[];
     readonly checker: Checker;
   }> {
-    // one that is named is tried before it is signed; no thread uses it until then
-    const mode = name === undefined ? false : 'as-they-are';
-    const { settings, rules, refused } = await loadRules(this.#workspace, mode);
-    const sorted = sortRules(rules, settings, compileGlob);
+    const used = await loadRules(this.#workspace, false);
+    const { settings } = used;
+    const all = await loadRules(this.#workspace, 'as-they-are');
+    const isUsed = new Set(used.rules.map(({ rule: { path } }) => path));
+    const others = isTrial ? all.rules.filter(({ rule: { path } }) => !isUsed.has(path)) : [];
+    const tried = name === undefined ? [...used.rules, ...others] : all.rules;
+    const sorted = sortRules(tried, settings, compileGlob);
     const { stream } = rulesOf(sorted, settings);
     const wanted = name === undefined ? stream : stream.filter((rule) => rule.name === name);
     if (name !== undefined && wanted.length === 0) {
       const listed = sorted.find(({ declared }) => declared.rule.name === name);
       if (listed) throw watchesNothing(name, listed);
-      const ignored = refused.find(({ path }) => ruleName(path) === name);
+      const ignored = all.refused.find(({ path }) => ruleName(path) === name);
       if (ignored) throw new RyeError('rule_malformed', ignored.message);
       throw new RyeError('item_not_found', `unknown stream rule ${name}`, {
         hint:
@@ -102,13 +111,20 @@ export class Rules implements RulesService {
       });
     }
     const checker = new Checker(this.#workspace, wanted, settings);
-    const paths = new Set(wanted.map(({ path }) => path));
-    const { refused: unused } = await loadRules(this.#workspace, false);
-    const unsigned = unused.flatMap(({ path, message }) =>
-      paths.has(path) ? [{ path, message }] : [],
-    );
+    const malformed = isTrial && name === undefined ? all.refused : [];
+    const paths = new Set([...wanted, ...malformed].map(({ path }) => path));
+    const unsigned = withMistakes(used, all).filter(({ path }) => paths.has(path));
     return { checked: wanted.length, unsigned, checker };
   }
+}
+
+/** The files that no thread uses; one that is not signed may have a mistake too. */
+function withMistakes(used: RuleCatalog, all: RuleCatalog): readonly RefusedRuleFile[] {
+  const mistakes = new Map(all.refused.map(({ path, message }) => [path, message]));
+  return used.refused.map(({ path, message }) => {
+    const mistake = mistakes.get(path) ?? message;
+    return { path, message: mistake === message ? message : `${message}. ${mistake}` };
+  });
 }
 
 /** Explains why a rule is not tried against any text. */

@@ -70,7 +70,7 @@ const test = defineCommand({
   name: 'test',
   summary: 'Show which rules a text would trigger',
   details:
-    'Checks a file as if a tool wrote it, other text as if the model answered it. --rule tries one that is not signed yet. Exits with 1 if there are no rules, or if the text does not trigger --rule.',
+    'Checks a file as if a tool wrote it, other text as if the model answered it. Rules that are not signed yet are tried too, with a notice. Exits with 1 if there are no rules, or if the text does not trigger --rule.',
   arguments: {
     sample: argument('A text, the path of a file, or - for standard input', { name: 'text|file' }),
   },

@@ -75,7 +75,7 @@ export interface RuleScan {
 export interface RulesService {
   list(options?: { readonly directive?: string }): Promise<RuleListing>;
   /**
-   * Rules that a text would break; a named rule need not be signed yet. `item_not_found` where the named one is no stream rule.
+   * Rules that a text would break; they need not be signed yet. `item_not_found` where the named one is no stream rule.
    */
   test(sample: RuleSample): Promise<RuleTrial>;
   /** Checks files as if each were being written. Skips ignored files if the folder is in a git repository. */
