@@ -3,6 +3,7 @@ import { AnswerWatch } from '../../../src/features/rules/stream/answer-watch.ts'
 import { compileRules } from '../../../src/features/rules/stream/rules.ts';
 import {
   type InjectionHistory,
+  type MatchParts,
   RuleSession,
   type SlowMatcher,
 } from '../../../src/features/rules/stream/session.ts';
@@ -57,6 +58,7 @@ export interface SessionChanges {
   readonly settings?: Partial<RuleSettings>;
   readonly history?: InjectionHistory;
   readonly slow?: SlowMatcher;
+  readonly match?: MatchParts;
 }
 
 export function sessionOf(
@@ -71,6 +73,7 @@ export function sessionOf(
     toolIds: TOOL_IDS,
     history: changes.history,
     slow: changes.slow,
+    match: changes.match,
   });
 }
 

@@ -447,6 +447,26 @@ class Reader {
   }
 }
 
+/**
+ * The expressions of a condition that a longer text cannot undo: it may hold as soon as one of them is found. Undefined for
+ * other conditions.
+ */
+export function triggersOf(node: Node): readonly string[] | undefined {
+  if (node.kind === 'regex') {
+    const { patterns, max, inside, has, notInside, notHas } = node;
+    const others = [inside, has].flatMap((one) => (one ? [triggersOf(one)] : []));
+    const isUndone = max !== Infinity || notInside !== undefined || notHas !== undefined;
+    if (isUndone || patterns.some(({ isSlow }) => isSlow) || others.includes(undefined)) {
+      return undefined;
+    }
+    return patterns.map(({ source }) => source);
+  }
+  if (node.kind === 'lang' || node.kind === 'path' || node.kind === 'did') return [];
+  if (node.kind !== 'all' && node.kind !== 'any') return undefined;
+  const parts = node.of.map(triggersOf);
+  return parts.includes(undefined) ? undefined : parts.flatMap((part) => part ?? []);
+}
+
 /** True for a condition that finds places in a text, rather than judging it as a whole. */
 function findsPlaces(node: Node): boolean {
   if (node.kind === 'regex' || node.kind === 'ast') return true;

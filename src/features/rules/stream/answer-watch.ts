@@ -168,8 +168,8 @@ export class AnswerWatch implements StreamWatcher {
   #feed(source: ProseSource, piece: string): void {
     const prose = this.#prose.get(source) ?? this.#openProse(source);
     prose.length += piece.length;
-    for (const { rule } of prose.matcher.feed(piece)) this.#hitProse(source, rule);
     if (this.#wholeRules[source].length > 0) prose.whole += piece;
+    for (const { rule } of prose.matcher.feed(piece)) this.#hitProse(source, rule);
     if (this.#slowRules[source].length === 0) return;
     prose.text += piece;
     const { buffer_limit: limit } = this.#session.settings;
@@ -192,7 +192,10 @@ export class AnswerWatch implements StreamWatcher {
 
   #hitProse(source: ProseSource, index: number): void {
     const rule = this.#session.rules.rules[index];
-    if (rule) this.#matched({ rule, source });
+    if (rule?.isEarly === true) {
+      const text = { source, parts: [this.#prose.get(source)?.whole ?? ''], paths: [] };
+      this.#checks.push(this.#judge(text, { rule, source }, undefined));
+    } else if (rule) this.#matched({ rule, source });
   }
 
   #openCall(id: string, name: string): CallWatch {

@@ -195,7 +195,8 @@ export class CallWatch implements JsonStringSink {
 
   #matched(index: number): void {
     const rule = this.#options.rules.find((one) => one.index === index);
-    if (!rule || this.#hasHit.has(rule)) return;
+    // a call does not run before it is complete, and is judged then
+    if (!rule || rule.isEarly || this.#hasHit.has(rule)) return;
     this.#scope.waiting.add(rule);
     this.#recheck(this.#scope);
   }

@@ -9,7 +9,7 @@ import type {
 import { globMatches } from '../../../kernel/policy/glob.ts';
 import { isPlain, streamRegexProblem } from '../../../kernel/policy/regex.ts';
 import { compileStreamRegex, type StreamRegex } from '../../../kernel/policy/regex-stream.ts';
-import { MatchError, type Node, parseMatch } from '../match/parse.ts';
+import { MatchError, type Node, parseMatch, triggersOf } from '../match/parse.ts';
 import { expressionProblem, isExpression } from './expression.ts';
 
 /** Compiles a glob to a test over relative paths with forward slashes. May throw. */
@@ -130,6 +130,8 @@ export interface StreamRule {
   readonly slow: readonly string[];
   /** Judged when a text is complete, beside the conditions; absent: nothing is. */
   readonly match?: Node;
+  /** True if what the matcher finds only shows that `match` may hold by then. */
+  readonly isEarly: boolean;
 }
 
 /** The stream rules of a thread, compiled together. */
@@ -157,7 +159,12 @@ export function compileRules(
     const { draft } = draftOnce(rule, compileGlob);
     if (draft === undefined) continue;
     const slow = draft.conditions.filter((condition) => needsWorker(condition, rule.engine));
-    patterns.push(draft.conditions.filter((condition) => !slow.includes(condition)));
+    const isEarly = draft.match !== undefined && draft.conditions.length === 0;
+    patterns.push(
+      isEarly
+        ? ((draft.match && triggersOf(draft.match)) ?? [])
+        : draft.conditions.filter((condition) => !slow.includes(condition)),
+    );
     rules.push({
       index: rules.length,
       name: rule.name,
@@ -170,6 +177,7 @@ export function compileRules(
       gap: rule.gap ?? settings.repeat_gap,
       slow: slow.filter(isExpression),
       ...(draft.match ? { match: draft.match } : {}),
+      isEarly,
     });
   }
   return { rules, regex: compileStreamRegex(patterns) };
