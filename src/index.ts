@@ -222,6 +222,7 @@ export type {
   CredentialsContext,
   FailedCallContext,
   HandlerLists,
+  McpHandlers,
   ObservingHandlers,
   RequestContext,
   ResultContext,

@@ -173,11 +173,21 @@ export type ChildHandlers = {
   readonly [T in EventType as `child.${T}`]: Observes<ChildEvent<T>>;
 };
 
+/** The names of deciding handlers that have a form for the tools of MCP servers alone. */
+const OF_CALLS = ['tool_gate', 'tool_error', 'tool_transform'] as const;
+
+/** Handlers of calls of MCP servers: the handler without `mcp_`, asked about tools such as `mcp/SERVER/NAME` only. */
+export type McpHandlers = {
+  readonly [N in (typeof OF_CALLS)[number] as `mcp_${N}`]: DecidingHandlers[N];
+};
+
 type AllHandlers = DecidingHandlers & ObservingHandlers & ChildHandlers;
 
 /** One handler or several to a name. */
 export type HandlerMap = {
-  readonly [N in keyof AllHandlers]?: AllHandlers[N] | readonly AllHandlers[N][];
+  readonly [N in keyof (AllHandlers & McpHandlers)]?:
+    | (AllHandlers & McpHandlers)[N]
+    | readonly (AllHandlers & McpHandlers)[N][];
 };
 
 /** The same with a list to each name, as {@link composeHandlers} makes it. */
@@ -202,6 +212,7 @@ const DECIDING = {
 const OBSERVED: readonly string[] = [...ENTRY_TYPES, ...LOG_ONLY_TYPES];
 const NAMES: readonly string[] = [
   ...Object.keys(DECIDING),
+  ...OF_CALLS.map((name) => `mcp_${name}`),
   ...OBSERVED,
   ...OBSERVED.map((name) => `child.${name}`),
   'event',
@@ -221,10 +232,25 @@ export function composeHandlers(...maps: readonly HandlerMap[]): HandlerLists {
       if (!handlers.every((handler) => typeof handler === 'function')) {
         throw new RyeError('hook_invalid', `the handler of ${name} is not a function`);
       }
-      lists.set(name, [...(lists.get(name) ?? []), ...handlers]);
+      const { asked, all } = plain(name, handlers as readonly AnyHandler[]);
+      lists.set(asked, [...(lists.get(asked) ?? []), ...all]);
     }
   }
   return Object.fromEntries(lists) as HandlerLists;
+}
+
+type AnyHandler = (context: { readonly tool: string }, signal: AbortSignal) => unknown;
+
+/** Returns the name under which handlers are asked; those of MCP servers pass over other calls. */
+function plain(name: string, handlers: readonly AnyHandler[]) {
+  const ofCalls = OF_CALLS.find((one) => name === `mcp_${one}`);
+  if (ofCalls === undefined) return { asked: name, all: handlers };
+  const all = handlers.map(
+    (handler): AnyHandler =>
+      (context, signal) =>
+        context.tool.startsWith('mcp/') ? handler(context, signal) : undefined,
+  );
+  return { asked: ofCalls, all };
 }
 
 /** Handlers that come and go while threads run: each event and each question goes to those that are there when it begins. */
