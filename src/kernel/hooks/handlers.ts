@@ -241,7 +241,7 @@ export function composeHandlers(...maps: readonly HandlerMap[]): HandlerLists {
 
 type AnyHandler = (context: { readonly tool: string }, signal: AbortSignal) => unknown;
 
-/** Returns the name under which handlers are asked; those of MCP servers pass over other calls. */
+/** Returns the name under which handlers are asked; a handler of MCP servers skips other calls. */
 function plain(name: string, handlers: readonly AnyHandler[]) {
   const ofCalls = OF_CALLS.find((one) => name === `mcp_${one}`);
   if (ofCalls === undefined) return { asked: name, all: handlers };
