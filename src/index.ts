@@ -346,6 +346,7 @@ export type {
 } from './kernel/threads/thread-document.ts';
 export type {
   AwaitedThreads,
+  DeferredTool,
   FromSchema,
   ToolContext,
   ToolOutput,

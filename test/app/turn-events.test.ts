@@ -282,6 +282,53 @@ describe('tools that are listed by name', () => {
     expect(JSON.stringify(bodies[4]?.messages.at(-1))).toContain('tool_search');
   });
 
+  it('are found by the tool_search of a program, which unlocks only what the thread is granted', async () => {
+    const lab = await libraryLab([
+      calls(toolUse('shop_b', {}, 'a')),
+      calls(toolUse('tool_search', { words: 'prices' }, 'b')),
+      calls(toolUse('shop_b', {}, 'c'), toolUse('shop_a', {}, 'd'), toolUse('shop_c', {}, 'e')),
+      reply('Done.'),
+    ]);
+    const file = path.join(lab.project, '.ai/config/agent/resilience.yaml');
+    mkdirSync(path.dirname(file), { recursive: true });
+    writeFileSync(file, 'tool_preload: { max_tokens: 0 }\n');
+    await lab.directive('work', ['shop/b', 'shop/a']);
+    const asked: unknown[] = [];
+    const rye = lab.open({
+      toolSearch: {
+        description: 'Finds tools by words.',
+        inputSchema: { type: 'object', properties: { words: { type: 'string' } } },
+        traits: { reads_only: true, network: false, risk: 'safe' },
+        execute: (input, { deferred = [] }) => {
+          asked.push([input, deferred.map(({ id, name }) => [id, name])]);
+          return { tools: ['shop_b', 'shop/c', 'rye/bash'] };
+        },
+      },
+    });
+    await rye.items.sign('config', 'agent/resilience');
+    const tools = {
+      'shop/a': toolOf(() => 'a ran'),
+      'shop/b': toolOf(() => 'b ran'),
+      'shop/c': toolOf(() => 'c ran'),
+    };
+    expect(await rye.run({ directiveId: WORK, tools })).toMatchObject({ kind: 'completed' });
+    const listed = [
+      ['shop/a', 'shop_a'],
+      ['shop/b', 'shop_b'],
+    ];
+    expect(asked).toEqual([[{ words: 'prices' }, listed]]);
+    const [first, second, third, fourth] = lab.server.requests.map(({ body }) => body);
+    const search = first?.tools?.find(({ name }) => name === 'tool_search');
+    expect(JSON.stringify(search)).toContain('Finds tools by words.');
+    expect(JSON.stringify(second?.messages.at(-1))).toContain('tool_search');
+    expect(JSON.stringify(third?.messages.at(-1))).toMatch(/tool_search_results.*shop_b/);
+    const names = new Set((third?.tools ?? []).map(({ name }) => name));
+    expect(['shop_a', 'shop_b', 'shop_c'].filter((name) => names.has(name))).toEqual(['shop_b']);
+    const results = JSON.stringify(fourth?.messages.at(-1));
+    expect(results).toContain('b ran');
+    expect(results).not.toMatch(/a ran|c ran/);
+  });
+
   it('are in requests whose system text, last tool and newest message are marked for the cache', async () => {
     const [, body] = await lazy('Costs.');
     const parts = [body?.system, body?.tools, body?.messages.at(-1)?.content];

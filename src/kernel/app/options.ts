@@ -13,6 +13,7 @@ const OPEN_OPTIONS: Readonly<Record<keyof OpenRyeOptions, true>> = {
   preset: true,
   providers: true,
   tools: true,
+  toolSearch: true,
   subscribers: true,
   store: true,
   clock: true,

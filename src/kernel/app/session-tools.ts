@@ -12,7 +12,12 @@ import { threadsFolder } from '../threads/thread-files-fs.ts';
 import type { BuiltinOptions, FileMemory } from '../tools/builtin/options.ts';
 import { type DeniesRead, deniesRead } from '../tools/deny-read.ts';
 import { directiveReturnDefinition } from '../tools/directive-return.ts';
-import { createToolSearch, deferredCatalog, TOOL_SEARCH_ID } from '../tools/disclosure.ts';
+import {
+  createToolSearch,
+  deferredCatalog,
+  hostToolSearch,
+  TOOL_SEARCH_ID,
+} from '../tools/disclosure.ts';
 import { closeSandbox } from '../tools/proxied-sandbox.ts';
 import { sandboxFor } from '../tools/sandbox.ts';
 import { SKILLS_USE_ID } from '../tools/skill-needs.ts';
@@ -30,6 +35,8 @@ export interface SessionToolsOptions {
   readonly aliases: Behavior['toolAliases'];
   /** Ids of deferred tools that can be called. */
   readonly unlocked: Set<string>;
+  /** The program's `tool_search`; absent: the built-in one. */
+  readonly search?: Tool | undefined;
   /** Tools that stay the same as long as the thread runs. */
   readonly own: readonly Tool[];
   /** Makes a tool of a server callable. */
@@ -149,8 +156,8 @@ export class SessionTools {
   }
 
   #build(): void {
-    const { own, unlocked, aliases, loadTool } = this.#options;
-    this.#search = searchFor(this.#deferred(), unlocked, aliases);
+    const { own, loadTool } = this.#options;
+    this.#search = searchFor(this.#deferred(), this.#options);
     const tools = [...own, ...this.#remote, ...this.#search];
     this.#byId = new Map(tools.map((tool) => [tool.id, tool]));
     this.#set = createToolSet({ tools, loadTool });
@@ -161,13 +168,15 @@ export class SessionTools {
 /** `tool_search` where there is something to find; finding a granted tool needs no more than that grant. */
 function searchFor(
   deferred: readonly PlannedTool[],
-  unlocked: Set<string>,
-  aliases: ReadonlyMap<string, string>,
+  { unlocked, aliases, search }: Pick<SessionToolsOptions, 'unlocked' | 'aliases' | 'search'>,
 ): readonly Tool[] {
   const [first] = deferred;
   if (first === undefined) return [];
   const need = { verb: 'execute', item_type: 'tool', item_id: first.id } as const;
-  return [{ ...createToolSearch(deferred, unlocked, aliases), need: () => need }];
+  const tool = search
+    ? hostToolSearch(search, deferred, unlocked, aliases)
+    : createToolSearch(deferred, unlocked, aliases);
+  return [{ ...tool, need: () => need }];
 }
 
 function definitionOf({ name, description, input_schema }: PlannedTool): ToolDefinition {

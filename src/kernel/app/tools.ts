@@ -23,7 +23,7 @@ import { createPresentPlanTool } from '../tools/ask/present-plan.ts';
 import { createBuiltinTools } from '../tools/builtin/builtin-tools.ts';
 import { FileMemory } from '../tools/builtin/options.ts';
 import { checkOutputs } from '../tools/directive-return.ts';
-import { chooseDisclosure } from '../tools/disclosure.ts';
+import { chooseDisclosure, TOOL_SEARCH_ID } from '../tools/disclosure.ts';
 import { createItemTool } from '../tools/item/item-tool.ts';
 import {
   createOrchestratorTool,
@@ -64,6 +64,7 @@ import {
   withoutCollisions,
 } from './granted-tools.ts';
 import { messageSender, orchestratorActions } from './orchestrator.ts';
+import { libraryTools } from './presets.ts';
 import { primaryActions, readerOf } from './primary-actions.ts';
 import {
   absolutePaths,
@@ -197,6 +198,7 @@ export class ToolCatalog implements ToolSource {
       ...(traits.needsTools ? {} : { memory: new FileMemory(behavior) }),
       builtin: builtinSettings(behavior, plan.settings, traits),
     };
+    const { toolSearch = null } = this.#workspace.options;
     const servers = this.#servers?.at(plan.work_path);
     const unlocked = new Set<string>();
     const granted = plan.tools.some(({ id }) => id === SKILLS_USE_ID)
@@ -225,6 +227,7 @@ export class ToolCatalog implements ToolSource {
       result,
       aliases: behavior.toolAliases,
       unlocked,
+      search: libraryTools({ tools: { [TOOL_SEARCH_ID]: toolSearch } })[0],
       own: [
         ...fixed,
         ...(await Promise.all(items.map(async ({ id }) => await this.#itemTool(id, scope)))),

@@ -1,5 +1,6 @@
 import { wireName } from '../core/ids.ts';
-import type { JsonObject } from '../core/json.ts';
+import { type JsonObject, toText } from '../core/json.ts';
+import { textOf } from '../core/message.ts';
 import { didYouMean, escapeXml, headChars } from '../core/text.ts';
 import {
   builtinTool,
@@ -165,6 +166,44 @@ export function createToolSearch(
       return textOutput(render(shown), { tools: found.map(({ name }) => name) });
     },
   });
+}
+
+/**
+ * Makes a program's tool the `tool_search` of a thread: what it names is unlocked and its schemas are returned, as far as it
+ * is among `deferred`.
+ */
+export function hostToolSearch(
+  host: Tool,
+  deferred: readonly DisclosableTool[],
+  unlocked: Set<string>,
+  aliases: ReadonlyMap<string, string> = new Map(),
+): Tool {
+  const shown = deferred.map((tool) => ({ ...tool, name: aliases.get(tool.name) ?? tool.name }));
+  const listed = shown.map(({ id, name, description }) => ({ id, name, description }));
+  return {
+    ...host,
+    id: TOOL_SEARCH_ID,
+    execute: async (input, context) => {
+      const output = await host.execute(input, { ...context, deferred: listed });
+      if (output.is_error) return output;
+      const { tools: named, ...data } = output.data ?? {};
+      const wanted = Array.isArray(named) ? named : [];
+      const found = deferred.filter(
+        ({ id, name }, at) =>
+          wanted.includes(id) || wanted.includes(name) || wanted.includes(shown[at]?.name),
+      );
+      if (found.length === 0) return noneFound(toText(wanted[0] ?? ''), deferred);
+      for (const { id } of found) unlocked.add(id);
+      const schemas = render(shown.filter(({ id }) => found.some((one) => one.id === id)));
+      // a plain object has no words for the model
+      const own = textOf(output.content) === JSON.stringify(output.data) ? [] : output.content;
+      return {
+        content: [...own, { type: 'text', text: schemas }],
+        is_error: false,
+        data: { ...data, tools: found.map(({ name }) => name) },
+      };
+    },
+  };
 }
 
 function noneFound(wanted: string, searched: readonly DisclosableTool[]): ToolOutput {

@@ -52,8 +52,18 @@ export interface ToolContext {
   readonly signal: AbortSignal;
   /** Threads that this call already waited for when its run was suspended; absent: the call has just started. */
   readonly awaited?: readonly string[];
+  /** For a program's `tool_search`: the tools of the thread that are listed by name only. Absent for other tools. */
+  readonly deferred?: readonly DeferredTool[];
   /** Live output for people; bounded and best effort. */
   progress(text: string): void;
+}
+
+/** A tool that a thread may call once its schema has been loaded. */
+export interface DeferredTool {
+  readonly id: string;
+  /** The name by which the model calls it. */
+  readonly name: string;
+  readonly description: string;
 }
 
 /** Context of the tools of rye itself, which can ask people. */

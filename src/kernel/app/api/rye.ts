@@ -221,6 +221,11 @@ export interface OpenRyeOptions {
   /** Tools of this program, by id. The same as `preset.tools`. */
   readonly tools?: Preset['tools'];
   /**
+   * Replaces the built-in `tool_search`. It finds deferred tools in `context.deferred`, and names what it found in the
+   * `tools` of the object that it returns: by ID or by wire name. Only tools that the thread is granted become callable.
+   */
+  readonly toolSearch?: LibraryTool;
+  /**
    * Functions that get every event of the threads that this rye runs, and of their children, after it is durable. One that
    * fails is reported once as a notice and does not harm the run.
    */
