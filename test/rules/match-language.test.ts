@@ -195,6 +195,9 @@ describe('in tells code, comments and strings apart', () => {
     expect(await found('regex: as any\nin: code', samples)).toEqual([false]);
     expect(await found('not: {regex: as any, in: code}', samples)).toEqual([false]);
     expect(await found('regex: as any', samples)).toEqual([1]);
+    lab.write('rules/r.md', rule('regex: as any\nin: code'));
+    const trial = await lab.rye().rules.test({ text: 'as any', source: 'tool', path: 'a.xyz' });
+    expect(trial.notes).toEqual([expect.stringContaining('.xyz files are not told apart')]);
   });
 
   it('a long hostile line costs linear time', async () => {

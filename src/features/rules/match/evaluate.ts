@@ -212,7 +212,13 @@ class Evaluation {
     const kept: Span[] = [];
     for (const span of spans) {
       const regions = this.#regionsOf(span.part);
-      if (!regions) return undefined;
+      if (!regions) {
+        const files = this.#extension === undefined ? 'unnamed files' : `.${this.#extension} files`;
+        this.#world.note(
+          `a rule was not checked: code and comments of ${files} are not told apart`,
+        );
+        return undefined;
+      }
       if (regions.covers(span.start, span.end, kinds)) kept.push(span);
     }
     return kept;
