@@ -77,6 +77,7 @@ import type {
 } from '../../src/kernel/app/api/trees.ts';
 import type { GitSetup } from '../../src/kernel/app/git.ts';
 import type { listModels } from '../../src/kernel/app/model-choice.ts';
+import type { Receipt } from '../../src/kernel/app/receipt.ts';
 import type {
   AttemptState,
   CloseReason,
@@ -442,6 +443,8 @@ export interface Documents {
       readonly results: readonly JsonObject[];
     }
   >;
+  /** rye threads receipt: The work of a thread and the threads below it. */
+  'threads-receipt': Open<Receipt>;
   /** rye threads show: One thread with its document, children and chain. */
   'threads-show': Open<
     Mark &

@@ -125,6 +125,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'threads-pull': ['threads pull {id}'],
   'threads-recover': ['threads recover'],
   'threads-replay': ['threads replay {id}', 'threads replay {id} --verify'],
+  'threads-receipt': ['threads receipt {id}'],
   'threads-show': ['threads show {id}', 'show {id}'],
   'threads-stats': ['threads stats'],
   'threads-steer': ['threads steer {id} Later.'],
@@ -158,6 +159,7 @@ const ASKING = `\`\`\`xml
 const WITHOUT: ReadonlySet<string> = new Set([
   'completion',
   'fleet try',
+  'open',
   'threads open',
   // a signal ends it; test/schedules/cli.test.ts reads its document
   'schedule serve',

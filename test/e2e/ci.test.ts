@@ -52,7 +52,8 @@ test('a job with two variables runs a signed directive, writes JUnit and leaves 
   expect(junit).toMatch(/<system-out>\w+: .+<\/system-out>/s);
   expect((await rye(['verify', 'directive', '**'], env)).code).toBe(0);
   const page = readFileSync(summary, 'utf8');
-  expect(page).toContain(`thread: \`${id}\` · status: \`completed\` · cost: \``);
+  expect(page).toContain(`### \`example\`: completed\n\n\`${id}\` · \`literal\` · $0.00`);
+  expect(page).toContain(`Check again: \`rye verify thread ${id}\``);
   expect(page).toMatch(/\*\*\w+\*\*\n\n```text\n.+\n```/s);
   expect(page).toMatch(/\| directive example \| ok \|\n\n\d+ items of rye itself: ok\n/);
   expect((await rye(['verify', 'thread', id])).code).toBe(0);

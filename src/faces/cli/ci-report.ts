@@ -15,6 +15,8 @@ export interface CiCase {
   readonly facts?: Readonly<Record<string, string>>;
   /** Text that a run returned, by name. */
   readonly outputs?: Readonly<Record<string, string>>;
+  /** Markdown about a run, which the summary of a job shows instead of its facts and outputs. */
+  readonly receipt?: string;
   /** It is a part of rye: the summary of a job only counts those that are well. */
   readonly isShipped?: boolean;
 }
@@ -186,7 +188,8 @@ function summarize(suite: string, cases: readonly CiCase[], { io, global }: Cont
 const MAX_OUTPUT = 64 * 1024;
 
 /** Returns the facts and outputs of a run. A fence keeps the text of a model from being markup of the page. */
-function reportOf({ facts = {}, outputs = {} }: CiCase): readonly string[] {
+function reportOf({ facts = {}, outputs = {}, receipt }: CiCase): readonly string[] {
+  if (receipt !== undefined) return [receipt.trimEnd()];
   const known = Object.entries(facts).map(([name, value]) => `${name}: \`${cell(value)}\``);
   return [
     ...(known.length === 0 ? [] : [known.join(' · ')]),

@@ -58,6 +58,9 @@ export const ROOT: Command = {
           show: 'Show one thread and the next command; short for `rye threads show`',
           logs: "Print a thread's log; short for `rye threads logs`",
         }),
+        ...commandsOf(() => import('./commands/threads-branch.ts'), {
+          open: "Browse a thread's session tree; short for `rye threads open`",
+        }),
         ...commandsOf(() => import('./commands/attach.ts'), {
           attach: 'Watch a running thread as if you had started it; Ctrl-C detaches',
         }),

@@ -12,7 +12,7 @@ const GROUPS: Readonly<Record<string, readonly Row[]>> = {
   Watch: [
     ['ps, tree', 'List threads, or draw them with their children'],
     ['show, logs', 'Show the state of a thread, or its log'],
-    ['attach', 'Watch a running thread; Ctrl-C detaches'],
+    ['attach, open', 'Watch a running thread; browse its session'],
     ['resume, stop', 'Continue a thread, or end it'],
     ['threads, search', 'All about threads; search them and the items'],
   ],

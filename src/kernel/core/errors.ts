@@ -25,6 +25,7 @@ const EXIT_BY_CODE = {
   hook_failed: EXIT.failed,
   outputs_missing: EXIT.failed,
   directive_error: EXIT.failed,
+  fail_if: EXIT.failed,
   loop_detected: EXIT.failed,
   answer_cut: EXIT.failed,
   answer_empty: EXIT.failed,

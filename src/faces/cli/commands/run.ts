@@ -1,9 +1,16 @@
 import path from 'node:path';
 import type { Rye } from '../../../kernel/app/api/rye.ts';
 import type { LaunchedThread } from '../../../kernel/app/api/threads.ts';
+import { type FailIf, failure as failIfReason, parseFailIf } from '../../../kernel/app/fail-if.ts';
 import type { ExecuteDirectiveRequest } from '../../../kernel/app/presets.ts';
 import type { AcceptedRisk } from '../../../kernel/core/capability.ts';
-import { EXIT, type ExitCode, RyeError } from '../../../kernel/core/errors.ts';
+import {
+  EXIT,
+  type ExitCode,
+  messageOf,
+  RyeError,
+  toRyeError,
+} from '../../../kernel/core/errors.ts';
 import { ISOLATION_RESULTS, ISOLATIONS, type Isolation } from '../../../kernel/core/isolation.ts';
 import { compact, toText } from '../../../kernel/core/json.ts';
 import { LIMIT_NAMES, LIMITS } from '../../../kernel/core/limits.ts';
@@ -28,6 +35,7 @@ import {
   text,
   type ValuesOf,
 } from '../command.ts';
+import { failureText } from '../failure.ts';
 import {
   assertOnlyWithFleet,
   FLEET_OPTIONS,
@@ -105,6 +113,11 @@ const DIRECTIVE_OPTIONS = {
   outputFormat: OUTPUT_OPTIONS.outputFormat,
   output: text('FILE', 'Also write the final result to FILE', { short: 'o' }),
   junit: JUNIT,
+  receipt: text(
+    'FILE',
+    'Also write a receipt to FILE: outputs, cost, files, approvals, as Markdown',
+  ),
+  failIf: text('CONDITION', 'Exit with 1 if the outputs are such as \'.verdict == "changes"\''),
   print: OUTPUT_OPTIONS.print,
   record: text('FILE', 'Record model responses to FILE'),
   replay: text('FILE', 'Replay responses from FILE instead of calling a model'),
@@ -124,20 +137,29 @@ const directive = defineCommand({
     'rye run rye/core/project_report --input path=. --limit spend=0.50',
     'rye run hello --dry-run --json',
     'rye run hello --async',
+    'rye run team/review --receipt review.md --fail-if \'.verdict == "changes"\'',
     'rye run --continue --message "And the tests?"',
   ],
   run: async (call) => {
     const { args, options, io } = call;
     if (options.continue) return await continueLast(call, args.id);
     if (options.dryRun || options.async || options.fleet) return await startOnly(call, args.id);
+    if (options.unsignedRecord && options.receipt !== undefined) {
+      throw new RyeError('usage', '--receipt needs a signed record', {
+        hint: 'Sign the record, then: rye threads receipt ID',
+      });
+    }
     const mode = outputModeOf(call, options.outputFormat);
     const collector = new ResultCollector();
     let target: string | undefined;
-    const run = async (): Promise<ThreadResult> => {
+    let receiptTarget: string | undefined;
+    const failIf = options.failIf === undefined ? undefined : parseFailIf(options.failIf);
+    const run = async (): Promise<EndedRun> => {
       const request = await requestOf(args.id, call);
       assertOnlyWithFleet(options);
       target = await targetOf(options.output, io);
-      return await showThread(call, { mode, isLive: !options.print }, (subscriber) =>
+      receiptTarget = await targetOf(options.receipt, io, '--receipt');
+      const result = await showThread(call, { mode, isLive: !options.print }, (subscriber) =>
         withRye(
           call,
           async (rye) =>
@@ -149,19 +171,70 @@ const directive = defineCommand({
           { unsignedRecords: options.unsignedRecord },
         ),
       );
+      const receipt = await receiptOfRun(call, result);
+      return compact({ result, receipt, failed: failIf && judged(failIf, result) });
     };
     const suite = { suite: 'rye run', junit: options.junit, name: args.id ?? 'rye run' };
-    const result = await reporting(call, { ...suite, casesOf: casesOfRun }, run);
+    const ended = await reporting(call, { ...suite, casesOf: casesOfRun }, run);
+    const { result, receipt, failed } = ended;
+    if (receiptTarget !== undefined) await saveResult(receiptTarget, result, receipt ?? '');
     if (target !== undefined) {
       const document = mode === 'text' ? undefined : withWarnings(io, collector.document(result));
       await saveResult(target, result, document ?? resultText(result));
     }
-    return exitCodeOfResult(result);
+    if (failed === undefined) return exitCodeOfResult(result);
+    io.stderr.write(failureText(failed));
+    return failed.exitCode;
   },
 });
 
-async function targetOf(output: string | undefined, io: Io): Promise<string | undefined> {
-  return output === undefined ? undefined : await assertWritableTarget('--output', output, io);
+/** The end of a run, with its receipt where one is wanted. */
+interface EndedRun {
+  readonly result: ThreadResult;
+  readonly receipt?: string;
+  /** Why `--fail-if` makes a run that completed a failed one. */
+  readonly failed?: RyeError;
+}
+
+async function targetOf(
+  output: string | undefined,
+  io: Io,
+  option = '--output',
+): Promise<string | undefined> {
+  return output === undefined ? undefined : await assertWritableTarget(option, output, io);
+}
+
+/** Judges a run that completed. A failed one keeps its own error. */
+function judged(failIf: FailIf, result: ThreadResult): RyeError | undefined {
+  if (!result.success) return undefined;
+  try {
+    const reason = failIfReason(failIf, result);
+    return reason === undefined ? undefined : new RyeError('fail_if', `--fail-if holds: ${reason}`);
+  } catch (error) {
+    return toRyeError(error);
+  }
+}
+
+/** Returns the receipt of a run for `--receipt` and for the summary of a job, which needs none to be written. */
+async function receiptOfRun(
+  call: Context & {
+    readonly options: Pick<ValuesOf<typeof DIRECTIVE_OPTIONS>, 'receipt' | 'unsignedRecord'>;
+  },
+  result: ThreadResult,
+): Promise<string | undefined> {
+  const { io, options } = call;
+  const isWanted = options.receipt !== undefined;
+  const hasSummary = (io.env['GITHUB_STEP_SUMMARY'] ?? '') !== '';
+  // only a signed record is read
+  if (!isWanted && (!hasSummary || options.unsignedRecord)) return undefined;
+  const { receiptOf, receiptText } = await import('../../../kernel/app/receipt.ts');
+  try {
+    return receiptText(await withRye(call, async (rye) => await receiptOf(rye, result.thread_id)));
+  } catch (error) {
+    if (isWanted) throw error;
+    io.stderr.write(shown`rye: warning: no receipt: ${oneLine(messageOf(error))}\n`);
+    return undefined;
+  }
 }
 
 /** Prints the plan, or starts a thread and does not wait for its end here. */
@@ -177,11 +250,16 @@ async function startOnly(
   }
   const how = options.dryRun ? '--dry-run' : options.async ? '--async' : '--fleet';
   if (options.unsignedRecord && !options.dryRun) throw needsKey(how);
-  const misplaced = (['output', 'junit', 'print'] as const).find((name) => isUsed(options[name]));
+  const waiting = ['output', 'junit', 'print', 'receipt', 'failIf'] as const;
+  const misplaced = waiting.find((name) => isUsed(options[name]));
   if (misplaced !== undefined) {
-    throw new RyeError('usage', `--${misplaced} needs the result, for which ${how} does not wait`, {
-      hint: `Remove --${misplaced}, or run the directive without ${how}.`,
-    });
+    throw new RyeError(
+      'usage',
+      `${optionName(misplaced)} needs the result, for which ${how} does not wait`,
+      {
+        hint: `Remove ${optionName(misplaced)}, or run the directive without ${how}.`,
+      },
+    );
   }
   if (!options.fleet) assertOnlyWithFleet(options);
   const request = await requestOf(id, call);
@@ -212,16 +290,18 @@ function launchedLines({ thread_id: id, status }: LaunchedThread): readonly Show
 }
 
 /** Returns the one case of a run. */
-function casesOfRun(result: ThreadResult): CiCase[] {
+function casesOfRun({ result, receipt, failed }: EndedRun): CiCase[] {
   const { success, status, error, cost, directive: name, thread_id: thread, outputs } = result;
-  const { code = status, message = `the thread is ${status}` } = error ?? {};
-  const failure = success ? {} : { failure: { code, message } };
+  const { code = status, message = `the thread is ${status}` } = error ?? failed ?? {};
+  const failure = success && !failed ? {} : { failure: { code, message } };
   const facts = { thread, status, cost: formatCost(cost) };
   const returned = Object.entries(outputs ?? { result: result.result }).flatMap(([key, value]) =>
     value === undefined || value === '' ? [] : [[key, toText(value)] as const],
   );
   const texts = Object.fromEntries(returned);
-  return [{ name, seconds: cost.elapsed_seconds, ...failure, facts, outputs: texts }];
+  return [
+    compact({ name, seconds: cost.elapsed_seconds, ...failure, facts, outputs: texts, receipt }),
+  ];
 }
 
 /** Returns the directive of a new thread. Throws `usage` without one, and for a message that only a resume can have. */

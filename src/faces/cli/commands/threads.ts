@@ -136,6 +136,9 @@ export const threads = defineGroup({
       ...commandsOf(() => import('./threads-show.ts'), {
         show: 'Show one thread: state, limits, cost, children and the next command',
       }),
+      ...commandsOf(() => import('./threads-receipt.ts'), {
+        receipt: 'Write a receipt: outputs, cost, files, approvals and the verification',
+      }),
       ...commandsOf(() => import('./threads-tree.ts'), {
         tree: 'Draw parents and children with status, time and spend',
       }),
