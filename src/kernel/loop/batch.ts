@@ -155,7 +155,8 @@ async function runReady(
   const work = async (validated: Validated): Promise<void> =>
     await run.idle.works(validated.requested.call.call_id, async () => {
       const isBegun = validated.awaited !== undefined;
-      const isSteered = hasBegun && !isBegun && (await givesWay(run, validated));
+      const mayGiveWay = hasBegun && !isBegun && run.behavior.steerBetweenCalls;
+      const isSteered = mayGiveWay && (await givesWay(run, validated));
       hasBegun = true;
       const skipped = isSteered ? STEERED : isBegun || mayBegin() ? undefined : FAILED;
       const end =
@@ -242,8 +243,7 @@ function notBegun({ requested, tool }: Validated, reason: string): Settled {
 }
 
 /** True if a call has to wait for what a person wrote meanwhile: the model may not want it any more. */
-async function givesWay({ behavior, ports }: Run, { requested }: Validated): Promise<boolean> {
-  if (!behavior.steerBetweenCalls) return false;
+async function givesWay({ ports }: Run, { requested }: Validated): Promise<boolean> {
   return (await ports.inbox?.isSteered?.(requested.call.call_id)) ?? false;
 }
 
