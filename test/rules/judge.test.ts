@@ -52,7 +52,7 @@ it('a yes of a small model cuts the answer; its request is announced, charged an
     { purpose: 'judgment', request: { model: asked?.body.model, max_tokens: 256 } },
   ]);
   expect(JSON.stringify(of('note'))).toContain(
-    'rule r asked \\"Is this a secret?\\": yes, by anthropic/',
+    'rule r asked \\"Is this a secret?\\": Yes., by anthropic/',
   );
   const { cost } = result;
   const spoken = of('message').reduce((sum, { message }) => {
@@ -63,6 +63,10 @@ it('a yes of a small model cuts the answer; its request is announced, charged an
   const { thread } = await lab.rye().threads.show(result.thread_id);
   expect(thread.cost.spend).toBe(cost.spend);
   expect(await lab.rye().threads.verify(result.thread_id)).toMatchObject({ ok: true });
+  // a replay has the recorded answers, and sends no request
+  const replay = await lab.rye().trees.replay(result.thread_id);
+  expect(replay).toMatchObject({ difference: null, answers: 3 });
+  expect(requests).toHaveLength(4);
 });
 
 it('a no matches nothing, and a cheaper condition that fails spares the question', async () => {
@@ -85,7 +89,7 @@ it.each([
     scope: 'text',
   });
   expect(of('rule_matched')).toHaveLength(count);
-  expect(JSON.stringify(of('note'))).toContain('answered neither yes nor no');
+  expect(JSON.stringify(of('note'))).toContain('Perhaps., by anthropic/');
 });
 
 it('a model that does not exist is no answer', async () => {
@@ -95,7 +99,7 @@ it('a model that does not exist is no answer', async () => {
   });
   expect(requests).toHaveLength(1);
   expect(of('rule_matched')).toEqual([]);
-  expect(JSON.stringify(of('note'))).toMatch(/without an answer: .*nothing-like-it/);
+  expect(JSON.stringify(of('note'))).toMatch(/no answer: .*nothing-like-it/);
 });
 
 it('a question waits for its conditions, and a yes is told after the answer', async () => {
@@ -161,6 +165,6 @@ it('a trial names a question that only threads ask', async () => {
   lab.signed('rules/r.md', `---\nmatch: {llm: 'Is it bad?'}\n---\nThink.\n`);
   const options = { cwd: lab.project, env: lab.env };
   const { stderr, stdout, code } = await runCli(['rules', 'test', 'x', '--rule', 'r'], options);
-  expect(stderr).toContain('rule r asked "Is it bad?": without an answer: only threads ask models');
+  expect(stderr).toContain('rule r asked "Is it bad?": no answer: only threads ask models');
   expect([stdout, code]).toEqual(['1 rule checked, none triggered\n', 1]);
 });

@@ -2,7 +2,7 @@ import type { ReplayOptions, ReplayReport } from '../../kernel/app/api/trees.ts'
 import { acceptedRisk } from '../../kernel/core/capability.ts';
 import { RyeError, toRyeError } from '../../kernel/core/errors.ts';
 import type { EventDraft, LogEvent, UnknownEvent } from '../../kernel/core/events.ts';
-import { compact, type JsonObject } from '../../kernel/core/json.ts';
+import { compact, isJsonObject, type JsonObject } from '../../kernel/core/json.ts';
 import { type ToolResultMessage, textOf } from '../../kernel/core/message.ts';
 import type { ThreadPlan } from '../../kernel/core/plan.ts';
 import { mapOf, NUMBER } from '../../kernel/core/shape.ts';
@@ -19,6 +19,7 @@ import {
   type SessionTree,
 } from '../../kernel/log/tree.ts';
 import { STEERED } from '../../kernel/loop/batch.ts';
+import { JUDGMENT } from '../../kernel/loop/consult.ts';
 import { runLoop } from '../../kernel/loop/loop.ts';
 import type {
   Compaction,
@@ -279,7 +280,24 @@ class Replay {
           return Promise.resolve(foldContext(this.#recorded.tree, { leafId }).messages);
         },
       },
+      consult: this.#consult(started.plan),
       compact: (request, signal) => this.#compact(started, tooling.hooks, request, signal),
+    };
+  }
+
+  /** Answers questions as the run's models did, in their order. */
+  #consult({ model }: ThreadPlan): NonNullable<LoopPorts['consult']> {
+    const { recording, events, tree } = this.#recorded;
+    const { historyLeaf: leaf } = recording;
+    const since = leaf === null ? 0 : (tree.byId.get(leaf)?.seq ?? 0);
+    const answers = events.flatMap((event) => {
+      const answer = isKnown(event, 'note') ? event.payload.details?.[JUDGMENT] : undefined;
+      return event.seq > since && isJsonObject(answer) ? [answer] : [];
+    });
+    return () => {
+      const { text } = answers.shift() ?? {};
+      const answer = typeof text === 'string' ? { text } : { error: 'the recording has no answer' };
+      return Promise.resolve({ model, usage: NO_USAGE, ...answer });
     };
   }
 

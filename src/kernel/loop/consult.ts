@@ -1,7 +1,9 @@
 import { messageOf } from '../core/errors.ts';
 import type { RequestEstimate } from '../core/events.ts';
 import type { PlannedModel } from '../core/plan.ts';
+import { headChars } from '../core/text.ts';
 import { NO_USAGE, priceMicroUsd, toMicroUsd, totalTokens, type Usage } from '../core/usage.ts';
+import { note } from './conversation.ts';
 import type { Consult, Question } from './ports.ts';
 import type { Run } from './run.ts';
 import { isStopped, orAbandoned } from './stop.ts';
@@ -14,6 +16,21 @@ const GRACE_MS = 5000;
  * limits and the same budget, is on the disk before it is sent, and is charged at once. Never rejects.
  */
 export async function consult(run: Run, question: Question, uncharged: Usage): ReturnType<Consult> {
+  const answer = await ask(run, question, uncharged);
+  const verdict =
+    'error' in answer
+      ? `no answer: ${answer.error}`
+      : `${headChars(answer.text, 40)}, by ${answer.model}`;
+  await run.conversation.write(
+    note(`${question.label}: ${verdict}`, { [JUDGMENT]: { ...answer } }),
+  );
+  return answer;
+}
+
+/** The member of a note's details that has the answer to a question: `text` and `model`, or `error`. */
+export const JUDGMENT = 'judgment';
+
+async function ask(run: Run, question: Question, uncharged: Usage): ReturnType<Consult> {
   const { ports, spend, stop, conversation, models } = run;
   if (!ports.consult) return { error: 'no model can be asked here' };
   if (stop.signal.aborted) return { error: 'the run was stopped' };

@@ -149,6 +149,8 @@ export type WhatRuns = (
 
 /** A question to another model, beside the conversation. */
 export interface Question {
+  /** Names it in the log. */
+  readonly label: string;
   /** Tiers or IDs of models, the first that is ready answers; none: a small model. */
   readonly models: readonly string[];
   readonly system: string;
@@ -156,7 +158,7 @@ export interface Question {
   readonly maxTokens: number;
 }
 
-/** Asks a question under the limits of the run. Never rejects. */
+/** Asks a question under the limits of the run; the log has it, with its answer. Never rejects. */
 export type Consult = (
   question: Question,
 ) => Promise<{ readonly text: string; readonly model: string } | { readonly error: string }>;

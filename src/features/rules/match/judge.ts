@@ -15,27 +15,23 @@ const SYSTEM = [
   'Write one word, yes or no, and nothing else.',
 ].join(' ');
 
-/** A verdict with the model that gave it, or why there is none. */
-export type Judgment =
-  | { readonly isYes: boolean; readonly model: string }
-  | { readonly error: string };
-
-/** Asks a small model the question of a condition. Never rejects. */
+/** Asks a small model the question of a condition; undefined without a yes or no. Never rejects. */
 export async function judge(
+  label: string,
   { question, models }: JudgeNode,
   text: MatchText,
   consult: Consult,
-): Promise<Judgment> {
+): Promise<boolean | undefined> {
   const answer = await consult({
+    label,
     models,
     system: SYSTEM,
     prompt: promptOf(question, text),
     maxTokens: MAX_TOKENS,
   });
-  if ('error' in answer) return answer;
+  if ('error' in answer) return undefined;
   const word = /^[\s*_"'`]*(yes|no)\b/i.exec(answer.text)?.[1]?.toLowerCase();
-  if (word === undefined) return { error: `${answer.model} answered neither yes nor no` };
-  return { isYes: word === 'yes', model: answer.model };
+  return word === undefined ? undefined : word === 'yes';
 }
 
 function promptOf(question: string, { source, parts, paths }: MatchText): string {

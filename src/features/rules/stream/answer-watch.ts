@@ -339,18 +339,13 @@ export class AnswerWatch implements StreamWatcher {
     text: MatchText,
     consult: Consult | undefined,
   ): Promise<boolean | undefined> {
-    const judgment = !consult
-      ? { error: 'only threads ask models' }
-      : this.#session.countJudgment()
-        ? await judge(node, text, consult)
-        : { error: `a run asks at most ${MAX_JUDGMENTS_PER_RUN} questions` };
-    const verdict =
-      'error' in judgment
-        ? `without an answer: ${judgment.error}`
-        : `${judgment.isYes ? 'yes' : 'no'}, by ${judgment.model}`;
-    const note = `rule ${name} asked "${node.question}": ${verdict}`;
-    this.#record({ event_type: 'note', payload: { text: note } });
-    return 'error' in judgment ? undefined : judgment.isYes;
+    const label = `rule ${name} asked "${node.question}"`;
+    if (consult && this.#session.countJudgment()) return await judge(label, node, text, consult);
+    const why = consult
+      ? `a run asks at most ${MAX_JUDGMENTS_PER_RUN} questions`
+      : 'only threads ask models';
+    this.#record({ event_type: 'note', payload: { text: `${label}: no answer: ${why}` } });
+    return undefined;
   }
 
   #matched(found: Omit<Match, 'outcome'>): void {
