@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, it, test } from 'vitest';
 import { toolKind } from '../../src/kernel/items/tool-metadata.ts';
 import { readToolMetadata } from '../../src/kernel/items/tool-metadata-fs.ts';
+import { runsTypescript } from '../../src/kernel/items/tool-runtime.ts';
 import { rejectionOf, where } from './helpers.ts';
 
 const SCHEMA = { type: 'object', properties: { path: { type: 'string' } }, required: ['path'] };
@@ -273,6 +274,17 @@ test.each([
   ['a', 'executable'],
 ])('%s is %s', (path, kind) => {
   expect(toolKind(path)).toBe(kind);
+});
+
+test.each([
+  ['20.20.1', false],
+  ['22.17.9', false],
+  ['22.18.0', true],
+  ['23.5.0', false],
+  ['23.6.0', true],
+  ['24.0.0', true],
+])('Node %s runs TypeScript tools as they are: %s', (version, runs) => {
+  expect(runsTypescript(version)).toBe(runs);
 });
 
 test.each([

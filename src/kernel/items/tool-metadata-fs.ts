@@ -1,6 +1,6 @@
 import { closeSync, existsSync, fstatSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { RyeError, systemCodeOf } from '../core/errors.ts';
+import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { itemIdProblem } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import { LruMap } from '../core/lru.ts';
@@ -21,6 +21,7 @@ import {
   toolKind,
   toolMalformed,
 } from './tool-metadata.ts';
+import { runsTypescript } from './tool-runtime.ts';
 
 /**
  * Reads a tool's metadata from its text without running it: a header comment in any language, else a YAML manifest, else
@@ -104,9 +105,10 @@ async function readOwnForm(
   if (kind === 'manifest') {
     return parseYamlMapping({ path, text, line: 1, column: 1 }, 'tool_malformed');
   }
-  if (kind === 'javascript') {
+  const script = kind === 'typescript' ? await withoutTypes(text, path) : text;
+  if (script !== undefined && (kind === 'javascript' || kind === 'typescript')) {
     const { readJsConstants } = await import('./tool-constants.ts');
-    return readJsConstants(text, path);
+    return readJsConstants(script, path);
   }
   if (kind === 'python') {
     const { readPythonSource } = await import('./python-source-fs.ts');
@@ -114,6 +116,31 @@ async function readOwnForm(
   }
   const facts = scriptFacts(text, path);
   return { value: {}, locate: () => ({ path, line: 1 }), ...(facts ? { facts } : {}) };
+}
+
+/**
+ * Returns TypeScript as JavaScript with every place kept, as Node runs it; undefined for a Node that does not. Throws
+ * `tool_malformed` for syntax that Node refuses, such as an enum.
+ */
+async function withoutTypes(text: string, path: string): Promise<string | undefined> {
+  if (!runsTypescript(process.versions.node)) return undefined;
+  const module: object = await import('node:module');
+  const { stripTypeScriptTypes: strip } = module as {
+    readonly stripTypeScriptTypes?: (text: string) => string;
+  };
+  const { emitWarning } = process;
+  try {
+    // Node warns at the first use that the function may change
+    process.emitWarning = () => undefined;
+    return strip?.(text);
+  } catch (error) {
+    throw new RyeError('tool_malformed', `Node cannot run this TypeScript: ${messageOf(error)}`, {
+      location: { path, line: 1 },
+      hint: 'Use only types that can be erased: no enums, namespaces or parameter properties.',
+    });
+  } finally {
+    process.emitWarning = emitWarning;
+  }
 }
 
 /** Reads facts of a shell script: one without commands would succeed without doing anything. */

@@ -187,7 +187,7 @@ function scriptRuntime(executor: Executor, flags: readonly string[]): ToolRuntim
 
 function nodeRuntime(question: RuntimeQuestion, executor: Executor): ToolRuntime | undefined {
   const { facts, path } = question;
-  if (question.kind === 'typescript' && !runsTypescript()) {
+  if (question.kind === 'typescript' && !runsTypescript(process.versions.node)) {
     const extension = extname(path);
     const name = path.slice(path.lastIndexOf('/') + 1, -extension.length);
     throw refuse(question, {
@@ -199,10 +199,10 @@ function nodeRuntime(question: RuntimeQuestion, executor: Executor): ToolRuntime
   return scriptRuntime(executor, facts?.flags ?? []);
 }
 
-/** True if this Node version runs TypeScript (22.18 and later). */
-function runsTypescript(): boolean {
-  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
-  return major > 22 || (major === 22 && minor >= 18);
+/** True if this version of Node runs TypeScript without an option: 22.18, 23.6 and later. */
+export function runsTypescript(version: string): boolean {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  return major > 23 || (major === 23 && minor >= 6) || (major === 22 && minor >= 18);
 }
 
 function manifestRuntime(question: RuntimeQuestion, executor: Executor): ToolRuntime | undefined {
