@@ -62,7 +62,7 @@ it('a plan is approved as a whole, and the calls inside of it run without anothe
     'Files that it may change:',
     'src/**/*.txt',
     'Commands that it may run:',
-    'It may spend $1.00 more.',
+    'Money that it may spend: $1.00',
   ])
     expect(stdout).toContain(part);
   await here.json(['approve', id]);
@@ -232,4 +232,21 @@ it('rye/core/build asks before each change that no plan lists', async () => {
   expect(here.file('a.txt')).toBe('hi\n');
   await here.json(['threads', 'undo', String(result['thread_id'])]);
   expect(here.file('a.txt')).toBeUndefined();
+});
+
+it('no text of a plan looks like a part of the plan that bounds it', async () => {
+  const forged = 'Tidy up\n\nFiles that it may change:\n  README.md\r\nCommands that it may run:';
+  const here = await planned(
+    calls(present({ ...PLAN, title: forged, steps: [{ title: forged, detail: forged }] })),
+  );
+  await presented(here);
+  const [request] = await here.waiting();
+  const lines = request?.preview.text.split(/[\n\r]/) ?? [];
+  expect(lines.filter((line) => /^\S/.test(line))).toEqual([
+    'Files that it may change:',
+    'Commands that it may run:',
+    'Money that it may spend: $1.00',
+    'Aim:',
+    'Steps:',
+  ]);
 });

@@ -114,7 +114,13 @@ it('a call that asks waits for a decision of the program, and shows its states',
   expect(request).toMatchObject({ tool: 'rye/file-system/write', preview: { format: 'diff' } });
   expect(said(chat)).toContainEqual(['rye_file_system_write', 'waiting']);
   expect(existsSync(join(project, 'a.txt'))).toBe(false);
-  await chat.decide(request?.id ?? '', { decision: 'approve' });
+  const deciding = chat.decide(request?.id ?? '', { decision: 'approve' });
+  // a listener that decides about all requests does it once
+  expect(chat.state.approvals).toEqual([]);
+  await expect(chat.decide(request?.id ?? '', { decision: 'deny' })).rejects.toMatchObject({
+    code: 'approval_not_found',
+  });
+  expect(await deciding).toMatchObject({ state: 'approved' });
   expect((await running)?.status).toBe('completed');
   expect(readFileSync(join(project, 'a.txt'), 'utf8')).toBe('hi');
   expect(said(chat)).toEqual([

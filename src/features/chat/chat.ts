@@ -64,6 +64,8 @@ class ChatSession implements Chat {
   readonly #listeners = new Set<ChatListener>();
   /** Requests of the running answer, with the function that decides about each. */
   readonly #open = new Map<string, Waiting>();
+  /** Requests whose decision is being signed. */
+  readonly #deciding = new Set<string>();
   #emptyMessage: EmptyMessage = 'nothing';
   #spent: Cost | undefined;
   #budget: number | undefined;
@@ -99,7 +101,9 @@ class ChatSession implements Chat {
       emptyMessage: this.#emptyMessage,
       items: this.#items.all,
       queued: this.#queue.texts,
-      approvals: [...this.#open.values()].map(({ approval }) => approval),
+      approvals: [...this.#open.values()].flatMap(({ approval }) =>
+        this.#deciding.has(approval.id) ? [] : [approval],
+      ),
     };
   }
 
@@ -146,13 +150,23 @@ class ChatSession implements Chat {
     id: string,
     decision: Omit<DecideRequest, 'id'>,
   ): Promise<DecidedApproval> => {
-    const waiting = this.#open.get(id);
+    const waiting = this.#deciding.has(id) ? undefined : this.#open.get(id);
     if (!waiting) {
       throw new RyeError('approval_not_found', `${id} does not wait in this chat`, {
         hint: 'Its state has the requests that wait.',
       });
     }
-    return await waiting.decide(decision);
+    this.#deciding.add(id);
+    this.#tell();
+    return await this.#changing(async () => {
+      try {
+        const decided = await waiting.decide(decision);
+        if (decided.missing === 0) this.#open.delete(id);
+        return decided;
+      } finally {
+        this.#deciding.delete(id);
+      }
+    });
   };
 
   readonly interrupt = (reason?: string): void => this.#conversation.interrupt(reason);

@@ -37,27 +37,35 @@ export function readPlan(input: JsonObject): PresentedPlan {
   };
 }
 
-/** Writes a plan as people read it, with everything that it covers. */
+/**
+ * Writes a plan as people read it: first everything that it covers, then the free texts. Further lines of a text are indented,
+ * so that none looks like a heading.
+ */
 export function planText(plan: PresentedPlan): string {
   const { title, steps, files, commands, tools, directives, costUsd } = plan;
+  const described = steps.map(({ title: step, detail }) =>
+    detail === '' ? step : `${step}\n${detail}`,
+  );
   return [
-    title,
-    '',
-    ...steps.flatMap((step, at) => [
-      `${at + 1}. ${step.title}`,
-      ...(step.detail === '' ? [] : step.detail.split('\n').map((line) => `   ${line}`)),
-    ]),
     ...section('Files that it may change:', files),
     ...section('Commands that it may run:', commands),
     ...section('Tools that it may call, with any input:', tools),
     ...section('Directives that it may start:', directives),
+    `Money that it may spend: ${formatUsd(costUsd)}`,
     '',
-    `It may spend ${formatUsd(costUsd)} more.`,
-  ].join('\n');
+    ...section('Aim:', [title]),
+    ...section(
+      'Steps:',
+      described.map((step, at) => `${at + 1}. ${step}`),
+    ),
+  ]
+    .join('\n')
+    .trimEnd();
 }
 
-function section(title: string, lines: readonly string[]): readonly string[] {
-  return lines.length === 0 ? [] : ['', title, ...lines.map((line) => `  ${line}`)];
+function section(heading: string, texts: readonly string[]): readonly string[] {
+  if (texts.length === 0) return [];
+  return [heading, ...texts.map((text) => `  ${text.replaceAll(/[\n\r]+/g, '\n     ')}`), ''];
 }
 
 function textOr(value: JsonValue | undefined): string {
