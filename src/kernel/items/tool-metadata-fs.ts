@@ -128,10 +128,10 @@ async function withoutTypes(text: string, path: string): Promise<string | undefi
   const { stripTypeScriptTypes: strip } = module as {
     readonly stripTypeScriptTypes?: (text: string) => string;
   };
-  const { emitWarning } = process;
+  const warn: unknown = Reflect.get(process, 'emitWarning');
   try {
     // Node warns at the first use that the function may change
-    process.emitWarning = () => undefined;
+    Reflect.set(process, 'emitWarning', () => undefined);
     return strip?.(text);
   } catch (error) {
     throw new RyeError('tool_malformed', `Node cannot run this TypeScript: ${messageOf(error)}`, {
@@ -139,7 +139,7 @@ async function withoutTypes(text: string, path: string): Promise<string | undefi
       hint: 'Use only types that can be erased: no enums, namespaces or parameter properties.',
     });
   } finally {
-    process.emitWarning = emitWarning;
+    Reflect.set(process, 'emitWarning', warn);
   }
 }
 
