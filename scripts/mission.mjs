@@ -45,6 +45,7 @@ async function run(tests) {
   ];
   const stdio = ['ignore', 'ignore', 'inherit'];
   const child = spawn(process.execPath, args, { cwd: ROOT, stdio, timeout: MINUTES * 60_000 });
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => child.kill(signal));
   await new Promise((resolve, reject) => child.once('close', resolve).once('error', reject));
   try {
     return statesOf(JSON.parse(readFileSync(report, 'utf8')));
