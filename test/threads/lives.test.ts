@@ -1,4 +1,6 @@
+import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import path from 'node:path';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { ThreadResult } from '../../src/kernel/core/thread.ts';
@@ -180,6 +182,41 @@ describe('a thread', () => {
       cost: { spend: thread.cost.spend },
     });
     expect(await lab.rye().threads.list({ active: true })).toEqual([]);
+  });
+
+  it('that is killed in a tool has its answer and one result of each call when it is resumed', async () => {
+    lab.sandbox('off');
+    const fifo = path.join(lab.project, 'gate');
+    execFileSync('mkfifo', [fifo]);
+    const { requests, request } = await lab.model([
+      calls(
+        toolUse('rye_file_system_ls', {}, 'call_a'),
+        toolUse('rye_bash', { command: `cat ${fifo}` }, 'call_b'),
+      ),
+      reply('Done.'),
+    ]);
+    const permissions = `${LIST}<execute><tool>rye/bash</tool></execute><acknowledge risk="unrestricted">A test.</acknowledge>`;
+    lab.signed('directives/work.md', directive('work', { permissions }));
+    const running = runCli(['run', 'work', '--thread-id', 't'], {
+      cwd: lab.project,
+      env: lab.env,
+      spawned: true,
+    });
+    await request(0);
+    // opens once the second call reads it
+    const gate = await open(fifo, 'w');
+    const [thread] = await lab.rye().threads.list();
+    process.kill(thread?.pid ?? 0, 'SIGKILL');
+    await running;
+    await gate.close();
+    await lab.rye().recovery.recover({ threadId: 't' });
+    const resumed = await lab.rye().recovery.resume({ threadId: 't' });
+    expect(resumed).toMatchObject({ status: 'completed', result: 'Done.' });
+    const sent = messages(requests[1] as WireRequest);
+    for (const id of ['call_a', 'call_b'])
+      expect(sent.match(new RegExp(`"tool_use_id":"${id}"`, 'g'))).toHaveLength(1);
+    expect(sent).toMatch(/call_b.*interrupted/s);
+    expect((await lab.rye().threads.verify('t')).ok).toBe(true);
   });
 
   it('gives its id to the commands that it runs', async () => {
