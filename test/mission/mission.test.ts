@@ -78,7 +78,7 @@ function isExplained({ page = '', differs = '' }: Row): boolean {
       .toLowerCase()
       .replaceAll(/[^\w\s-]/g, '')
       .replaceAll(/\s/g, '-');
-    return id === section && part.includes(differs);
+    return id === section && part.replaceAll(/\s+/g, ' ').includes(differs);
   });
 }
 
