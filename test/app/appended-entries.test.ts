@@ -177,10 +177,10 @@ describe('an entry of a program', () => {
   });
 
   it('that summarizes replaces what a running thread sends, and is replayed', async () => {
-    const { running, release } = await busy(
+    const { running, release } = await busy([
       calls(toolUse('rye_file_system_ls', {}, 'toolu_1')),
       calls(toolUse('rye_file_system_ls', { path: '.ai' }, 'toolu_2')),
-    );
+    ]);
     const { rows } = await rye.trees.view('busy', { filter: 'all' });
     const result = rows.find(({ kind }) => kind === 'tool_result')?.entry.id ?? '';
     const compaction = { type: 'compaction', summary: 'ALL OF IT' } as const;
@@ -212,6 +212,16 @@ describe('an entry of a program', () => {
     const path = await rye.trees.path('busy');
     expect(JSON.stringify(path.map(({ payload }) => payload))).toContain('my/state');
     expect(server.requests).toHaveLength(2);
+  });
+
+  it('that came too late for the last model call is written at the end of the run', async () => {
+    const { running, release } = await busy([], ['--limit', 'turns=1']);
+    const entry = { type: 'message', role: 'user', content: 'too late' } as const;
+    expect(await rye.trees.append('busy', entry)).toMatchObject({ state: 'queued' });
+    release();
+    expect(JSON.parse((await running).stdout)).toMatchObject({ error: { code: 'limit_turns' } });
+    expect(JSON.stringify((await rye.trees.context('busy')).messages.at(-1))).toContain('too late');
+    expect((await rye.threads.verify('busy')).ok).toBe(true);
   });
 
   it('outlives the process that was to write it, and is written once', async () => {
@@ -258,14 +268,14 @@ function gate() {
 }
 
 /** Starts a thread in another process; the last of its answers, a call, waits to be released. */
-async function busy(...before: readonly WireTurn[]) {
+async function busy(before: readonly WireTurn[] = [], options: readonly string[] = []) {
   const { held, release } = gate();
   const call = toolUse('rye_file_system_ls', { path: '.' });
   answers = [...before, calls({ kind: 'wait', until: held }, call)];
   const args = ['run', 'work', '--thread-id', 'busy', '--json'];
   const model = ['--model', 'claude-haiku-5-5', '--provider', 'anthropic'];
-  const options = { cwd: lab.project, env: lab.env, spawned: true };
-  const running = runCli([...args, ...model], options);
+  const place = { cwd: lab.project, env: lab.env, spawned: true };
+  const running = runCli([...args, ...model, ...options], place);
   await server.request(before.length);
   const pid = async () => (await rye.threads.list())[0]?.pid ?? 0;
   return { running, release, pid };
