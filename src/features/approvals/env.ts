@@ -31,6 +31,7 @@ import type { ApprovalEnv } from '../../kernel/threads/approval-port.ts';
 import { planProblem } from '../../kernel/threads/run/plan-cover.ts';
 import { applyEdit } from '../../kernel/tools/builtin/edit.ts';
 import { needOfCall } from '../../kernel/tools/call-need.ts';
+import { compileGlob } from '../../kernel/tools/glob-pattern.ts';
 import { judgedInput } from '../../kernel/tools/judged-input.ts';
 import { childEnvironment } from '../../kernel/tools/process.ts';
 import { listedApproval } from './listed.ts';
@@ -64,11 +65,7 @@ function describeCall(projectPath: string, call: ReviewedCall): Described {
 }
 
 function describe(projectPath: string, { tool, input, need }: ReviewedCall): Described {
-  if (tool.presentsPlan) {
-    const plan = readPlan(input);
-    const preview = { title: 'Plan', format: 'plan' as const, text: planText(plan) };
-    return { preview, files: [], ...compact({ problem: planProblem(plan) }) };
-  }
+  if (tool.presentsPlan) return describePlan(input);
   const question = tool.question?.(input);
   if (question) {
     const { text, schema } = question;
@@ -94,6 +91,12 @@ function describe(projectPath: string, { tool, input, need }: ReviewedCall): Des
   const { verb, item_type: type, item_id: id = '' } = need;
   const title = `${verb} ${type} ${id}`.trim();
   return { preview: { title, format: 'input', text: JSON.stringify(input, null, 2) }, files };
+}
+
+function describePlan(input: JsonObject): Described {
+  const plan = readPlan(input);
+  const preview = { title: 'Plan', format: 'plan' as const, text: planText(plan) };
+  return { preview, files: [], ...compact({ problem: planProblem(plan, compileGlob) }) };
 }
 
 type BoundFile = ApprovalSubject['files'][number];
@@ -302,6 +305,7 @@ export function approvalEnv(workspace: Workspace): ApprovalEnv['approvals'] {
   return {
     policies: async () => await approvalPolicies(workspace),
     keys: workspace.keyring,
+    glob: compileGlob,
     needOf: needOfCall,
     judge: async ({ tool, input, folder, threadId, settings, listsFiles }) =>
       await judgedInput(tool, input, {

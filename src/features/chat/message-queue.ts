@@ -10,6 +10,8 @@ interface Queued {
 export class MessageQueue {
   readonly #conversation: Conversation;
   #items: readonly Queued[] = [];
+  /** Messages that the thread got before it was known that they wait. */
+  readonly #early = new Set<string>();
 
   constructor(conversation: Conversation) {
     this.#conversation = conversation;
@@ -32,6 +34,7 @@ export class MessageQueue {
     }
     const { delivery } = await this.#conversation.steer(text);
     const { delivery_id: id, seq } = delivery;
+    if (this.#early.delete(id)) return;
     this.#items = [...this.#items, { delivery: { id, seq, text }, text }];
   }
 
@@ -44,6 +47,7 @@ export class MessageQueue {
 
   /** Forgets a message that the thread has got. */
   delivered(id: string): void {
+    if (!this.#items.some(({ delivery }) => delivery?.id === id)) this.#early.add(id);
     this.#items = this.#items.filter(({ delivery }) => delivery?.id !== id);
   }
 

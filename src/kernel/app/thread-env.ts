@@ -14,6 +14,7 @@ import { withAliases } from '../providers/aliases.ts';
 import type { ModelSource, ThreadEnv, ThreadPorts } from '../threads/ports.ts';
 import type { Worktrees } from '../threads/worktrees.ts';
 import { needOfCall } from '../tools/call-need.ts';
+import { compileGlob } from '../tools/glob-pattern.ts';
 import { killGuard } from '../tools/kill-guard.ts';
 import { RestoredFiles } from '../tools/restored-files.ts';
 import { compileSchema } from '../tools/schema.ts';
@@ -225,6 +226,7 @@ function withoutApprovals(keys: Workspace['keyring']): ThreadPorts['approvals'] 
   return {
     policies: async () => [],
     keys,
+    glob: compileGlob,
     needOf: needOfCall,
     judge: noApprovals,
     describe: noApprovals,

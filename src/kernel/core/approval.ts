@@ -182,6 +182,8 @@ export interface ApprovalUse {
   readonly spent_usd?: number;
   /** Present if the call ran with another input than the requested one. */
   readonly edited?: EditedCall;
+  /** Present for a call inside of an approved plan: what it needed by itself. */
+  readonly covered?: EditedCall;
 }
 
 /** The demands on a call whose input a person gave, as if the model had made it. */

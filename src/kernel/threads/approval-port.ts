@@ -25,6 +25,8 @@ export interface ApprovalEnv {
     /** The policies in force. Throws if a file is there that no trusted key signed: what it would ask must not run unasked. */
     policies(): Promise<readonly ApprovalPolicy[]>;
     readonly keys: Pick<KeyLookup, 'find'>;
+    /** Compiles a glob over paths to its test. Throws `pattern_invalid`. */
+    readonly glob: (pattern: string) => (path: string) => boolean;
     /** Returns the need of a call by the id of its tool. */
     needOf(tool: string, input: JsonObject): CapabilityNeed;
     /** Returns the files that a call names and opens, as rules judge them. */

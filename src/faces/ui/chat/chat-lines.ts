@@ -153,7 +153,7 @@ export function lastExchange(path: readonly TreeEntry[]): Exchange {
 }
 
 /** Returns the text of a person in an entry, without the markup of a directive and the envelope of a delivery. */
-export function personText(entry: TreeEntry): string | undefined {
+function personText(entry: TreeEntry): string | undefined {
   const delivered = deliveryOf(payloadOf(entry, 'custom_message')?.content ?? '');
   if (delivered?.isPerson === true) return delivered.text;
   const message = payloadOf(entry, 'message')?.message;

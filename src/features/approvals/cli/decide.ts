@@ -70,7 +70,7 @@ export const approve = defineCommand({
     const { options, args, io } = call;
     const { scope, uses, spend: spendUsd, comment } = options;
     const input = options.input === undefined ? undefined : readObject(options.input);
-    const hunks = options.hunks?.split(',').map((number) => Number(number.trim() || Number.NaN));
+    const hunks = options.hunks?.split(',').map((hunk) => Number(hunk.trim() || Number.NaN));
     if (input && hunks) {
       throw new RyeError('usage', '--hunks and --input cannot be combined', {
         hint: 'Use --hunks to leave edits out, or --input to change them.',

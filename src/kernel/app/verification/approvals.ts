@@ -5,12 +5,18 @@ import type { JsonObject } from '../../core/json.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { readPlan } from '../../core/presented-plan.ts';
 import { isKnown } from '../../log/tree.ts';
-import { exhaustion, type Judgement, judgeDecisions } from '../../policy/approval-judgement.ts';
+import {
+  exhaustion,
+  isAgreedBy,
+  type Judgement,
+  judgeDecisions,
+} from '../../policy/approval-judgement.ts';
 import { permissionAsks } from '../../policy/approvals.ts';
 import { isAgreed, isWide } from '../../threads/run/approval-cover.ts';
 import { plainPath, scopeInPlan } from '../../threads/run/plan-cover.ts';
 import { needOfCall } from '../../tools/call-need.ts';
 import { TOOL_SEARCH_ID } from '../../tools/disclosure.ts';
+import { compileGlob } from '../../tools/glob-pattern.ts';
 import {
   canonicalSha256,
   type DecisionFault,
@@ -19,7 +25,7 @@ import {
 } from '../../trust/approval.ts';
 import type { KeyLookup } from '../../trust/keys.ts';
 
-const NOT_JUDGED = 'the rules were not asked about the input that a person gave';
+const NOT_JUDGED = 'the rules were not asked about the input that ran';
 
 type Start = EventPayloads['tool_call_start'];
 type Approved = Extract<Judgement, { state: 'approved' }>;
@@ -147,7 +153,7 @@ class ApprovalAudit {
   }
 
   #problemOf(start: Start, time: string): string | undefined {
-    const { approval, call_id: callId, tool, input } = start;
+    const { approval } = start;
     if (!approval) return 'it started without a decision';
     const requested = this.#requests.get(approval.approval_id);
     const state = this.#decided.get(approval.approval_id);
@@ -156,23 +162,38 @@ class ApprovalAudit {
     if (requestSha256(request) !== approval.request_sha256) return 'its request differs';
     if (request.thread_id !== this.#threadId) return 'its request names another thread';
     if (!state || state.decided.outcome !== 'approved') return 'its request was not approved';
-    const fault = this.#faultOf(state.decided, [request, approval.edited ?? request]);
+    const own = approval.edited ?? approval.covered ?? request;
+    const fault = this.#faultOf(state.decided, [request, own]);
     if (fault !== undefined) return fault;
     const judgement = judgementOf(requested, state.decided, start);
     if (judgement.state !== 'approved') return 'its decisions are not enough';
-    const worstCaseUsd = approval.worst_case_usd ?? request.worst_case_usd;
+    return this.#useProblem(judgement, requested, { start, time, state });
+  }
+
+  /** Counts a use of a decision. Returns why the decision does not reach so far. */
+  #useProblem(
+    judgement: Approved,
+    requested: RequestedApproval,
+    {
+      start,
+      time,
+      state,
+    }: { readonly start: Start; readonly time: string; readonly state: Decided },
+  ): string | undefined {
+    const { request } = requested;
+    const { approval, call_id: callId, tool, input } = start;
+    const worstCaseUsd = approval?.worst_case_usd ?? request.worst_case_usd;
     const used = { uses: state.uses, spendUsd: state.spend };
     state.uses += 1;
     state.spend += worstCaseUsd ?? 0;
-    if (request.kind === 'plan') {
-      state.spent ??= approval.spent_usd ?? 0;
-      if (request.call_id !== callId)
-        return planProblem(judgement, requested, { start, before: state.spent });
-    }
+    if (request.kind === 'plan') state.spent ??= approval?.spent_usd ?? 0;
+    const isOwn = request.call_id === callId;
+    if (request.kind === 'plan' && !isOwn)
+      return planProblem(judgement, requested, { start, state });
     if (request.tool !== tool) return 'its decision names another tool';
     return (
       exhaustion(judgement, used, { now: time, worstCaseUsd }) ??
-      scopeProblem(judgement, request, { input, isOwn: request.call_id === callId }) ??
+      scopeProblem(judgement, request, { input, isOwn }) ??
       this.#editProblem(judgement, requested, start)
     );
   }
@@ -230,16 +251,25 @@ const FAULTS: Readonly<Record<DecisionFault, string>> = {
 /** Returns why a plan that people approved does not cover a call that used it. */
 function planProblem(
   { input: given }: Approved,
-  { input: asked }: RequestedApproval,
-  { start, before }: { readonly start: Start; readonly before: number },
+  { input: asked, request }: RequestedApproval,
+  { start, state }: { readonly start: Start; readonly state: Decided },
 ): string | undefined {
   const { tool, input, approval } = start;
+  const { covered } = approval ?? {};
   const plan = readPlan(given ?? asked);
   const path = input['path'];
   const files = typeof path === 'string' ? [plainPath(path)] : [];
   const need = needOfCall(tool, input);
-  if (scopeInPlan(plan, { tool, input, need, files }) === undefined)
+  if (scopeInPlan(plan, { tool, input, need, files }, compileGlob) === undefined)
     return 'it is outside of its plan';
+  const isJudged =
+    covered?.input_sha256 === canonicalSha256(input) && covered.capability === capabilityOf(need);
+  if (!isJudged) return NOT_JUDGED;
+  const keys = state.decided.decisions.map(({ decision }) => decision.key_id);
+  const { worker_key_id } = request;
+  if (!isAgreedBy({ requirements: covered.requirements, worker_key_id }, keys))
+    return 'the people who approved its plan are not enough for it';
+  const before = state.spent ?? 0;
   const spent = (approval?.spent_usd ?? before) - before + (approval?.worst_case_usd ?? 0);
   return spent > plan.costUsd ? 'the money of its plan was used up' : undefined;
 }

@@ -138,28 +138,37 @@ export class ApprovalDesk implements ApprovalPort {
     const now = await this.#subjects.of(policies, call);
     const isOwn = requested.request.call_id === call.callId;
     if (!isOwn && requested.request.kind === 'plan')
-      return await this.#confirmInPlan(known, call, now);
-    const { judgement, signed, edited } = await this.#judgeRan(policies, { known, stored, ran });
-    const fits = now !== undefined && this.#fits(requested, now, isOwn);
+      return await this.#confirmInPlan(policies, known, { call, now });
+    const judged = await this.#judgeRan(policies, { known, stored, ran });
     const usd = this.#subjects.worstCaseOf(ran);
-    const isGiven = !isOwn || isAgreed(judgement, requested.request, ran.input);
-    if (
-      !fits ||
-      !isGiven ||
-      !this.#isUsable(known, judgement, { ...now.subject, worst_case_usd: usd })
-    ) {
+    const fits = now !== undefined && this.#fits(requested, now, isOwn);
+    const isGiven = !isOwn || isAgreed(judged.judgement, requested.request, ran.input);
+    const isLet =
+      fits &&
+      isGiven &&
+      this.#isUsable(known, judged.judgement, { ...now.subject, worst_case_usd: usd });
+    if (!isLet) {
       // a wide approval that covers no more calls ends for them, and stays as it was for those that it let through
-      const reason = fits ? whyVoid(edited) : CHANGED;
+      const reason = fits ? whyVoid(judged.edited) : CHANGED;
       return { kind: 'voided', drafts: isOwn ? await this.#close(known, 'voided', reason) : [] };
     }
-    const isFirst = known.decided === undefined;
-    const drafts = isFirst ? [this.#decided(known, 'approved', signed)] : [];
+    return await this.#confirmed(known, call, { ...judged, usd });
+  }
+
+  /** Counts a decision as used by a call. */
+  async #confirmed(
+    known: KnownApproval,
+    call: ReviewedCall,
+    { signed, usd, edited }: Judged & { readonly usd: number | null; readonly edited?: EditedCall },
+  ): Promise<Confirmation> {
+    const { request, request_sha256: sha256 } = known.requested;
+    const drafts = known.decided === undefined ? [this.#decided(known, 'approved', signed)] : [];
     const use: ApprovalUse = {
-      approval_id: id,
-      request_sha256: requested.request_sha256,
+      approval_id: request.id,
+      request_sha256: sha256,
       ...(usd === null ? {} : { worst_case_usd: usd }),
       ...(edited ? { edited } : {}),
-      ...(requested.request.kind === 'plan' ? { spent_usd: await spentOf(call) } : {}),
+      ...(request.kind === 'plan' ? { spent_usd: await spentOf(call) } : {}),
     };
     this.#history.use(use, call.callId);
     return { kind: 'confirmed', use, drafts };
@@ -309,7 +318,9 @@ export class ApprovalDesk implements ApprovalPort {
     const { request } = known.requested;
     const started = await this.#startedPlan(known, subject);
     const spentUsd = await spentOf(call);
-    return started && isInPlan(started, { call, subject, spentUsd }) ? request.id : undefined;
+    return started && isInPlan(started, { call, subject, spentUsd }, this.#env.approvals.glob)
+      ? request.id
+      : undefined;
   }
 
   /** The plan as people approved it, with the decisions that count for a call. */
@@ -331,9 +342,9 @@ export class ApprovalDesk implements ApprovalPort {
   }
 
   async #confirmInPlan(
+    policies: readonly ApprovalPolicy[],
     known: KnownApproval,
-    call: ReviewedCall,
-    now: Asked | undefined,
+    { call, now }: { readonly call: ReviewedCall; readonly now: Asked | undefined },
   ): Promise<Confirmation> {
     const { request, request_sha256: sha256 } = known.requested;
     if (!now || (await this.#planFor(call, now.subject)) !== request.id)
@@ -344,6 +355,7 @@ export class ApprovalDesk implements ApprovalPort {
       request_sha256: sha256,
       ...(usd === null ? {} : { worst_case_usd: usd }),
       spent_usd: await spentOf(call),
+      covered: await this.#subjects.edited(policies, call),
     };
     this.#history.use(use, call.callId);
     return { kind: 'confirmed', use, drafts: [] };

@@ -6,8 +6,10 @@ import { type JsonObject, jsonEquals } from '../../core/json.ts';
 import { type PresentedPlan, readPlan } from '../../core/presented-plan.ts';
 import type { ReviewedCall } from '../../loop/ports.ts';
 import { isAgreedBy } from '../../policy/approval-judgement.ts';
-import { compileGlob } from '../../tools/glob-pattern.ts';
 import { LIMIT_ID } from './approval-subject.ts';
+
+/** Compiles a glob over paths to its test. Throws `pattern_invalid`. */
+export type CompileGlob = (pattern: string) => (path: string) => boolean;
 
 const SHELL = 'rye/bash';
 const FILE_TOOLS = 'rye/file-system/';
@@ -25,7 +27,11 @@ export interface PlannedCall {
  * The scope that a decision about the call needs in order to reach as far as the plan does: `arguments` for a command line that
  * the plan spells out, `tool` for everything else that it lists. Undefined: the call is outside of the plan.
  */
-export function scopeInPlan(plan: PresentedPlan, call: PlannedCall): ApprovalScope | undefined {
+export function scopeInPlan(
+  plan: PresentedPlan,
+  call: PlannedCall,
+  compile: CompileGlob,
+): ApprovalScope | undefined {
   const { tool, input, need, files } = call;
   if (need.verb !== 'execute') return undefined;
   if (need.item_type === 'directive') return listed(plan.directives, need.item_id);
@@ -35,7 +41,8 @@ export function scopeInPlan(plan: PresentedPlan, call: PlannedCall): ApprovalSco
     return typeof command === 'string' && plan.commands.includes(command) ? 'arguments' : undefined;
   }
   if (!tool.startsWith(FILE_TOOLS)) return listed(plan.tools, tool);
-  const isInside = files.length > 0 && files.every((file) => isPlannedFile(plan.files, file));
+  const isInside =
+    files.length > 0 && files.every((file) => isPlannedFile(plan.files, file, compile));
   return isInside ? 'tool' : undefined;
 }
 
@@ -43,8 +50,8 @@ function listed(ids: readonly string[], id: string | undefined): ApprovalScope |
   return id !== undefined && ids.includes(id) ? 'tool' : undefined;
 }
 
-function isPlannedFile(globs: readonly string[], path: string): boolean {
-  return globs.some((glob) => hidesNothing(glob, path) && matches(glob, path));
+function isPlannedFile(globs: readonly string[], path: string, compile: CompileGlob): boolean {
+  return globs.some((glob) => hidesNothing(glob, path) && matches(glob, path, compile));
 }
 
 /** True if the glob spells out each name of the path that starts with a dot: no star reaches `.git` or `.ai`. */
@@ -53,19 +60,22 @@ function hidesNothing(glob: string, path: string): boolean {
   return path.split('/').every((name) => !name.startsWith('.') || written.includes(name));
 }
 
-function matches(glob: string, path: string): boolean {
+function matches(glob: string, path: string, compile: CompileGlob): boolean {
   try {
-    return compileGlob(glob)(path);
+    return compile(glob)(path);
   } catch {
     return false; // no person approves such a plan
   }
 }
 
 /** Why no person can approve a plan; undefined if one can. */
-export function planProblem({ files, tools }: PresentedPlan): string | undefined {
+export function planProblem(
+  { files, tools }: PresentedPlan,
+  compile: CompileGlob,
+): string | undefined {
   for (const glob of files) {
     try {
-      compileGlob(glob);
+      compile(glob);
     } catch (error) {
       return `a file of the plan cannot be read: ${messageOf(error)}`;
     }
@@ -115,18 +125,15 @@ export function isInPlan(
     readonly subject: ApprovalSubject;
     readonly spentUsd: number;
   },
+  compile: CompileGlob,
 ): boolean {
   const plan = readPlan(input);
   const files = subject.files.flatMap(({ path, real }) => [
     plainPath(path),
     real ?? plainPath(path),
   ]);
-  const scope = scopeInPlan(plan, {
-    tool: call.tool.id,
-    input: call.input,
-    need: call.need,
-    files,
-  });
+  const { input: ran, need } = call;
+  const scope = scopeInPlan(plan, { tool: call.tool.id, input: ran, need, files }, compile);
   return (
     scope !== undefined &&
     subject.scopes.includes(scope) &&
