@@ -71,19 +71,8 @@ function describe(projectPath: string, { tool, input, need }: ReviewedCall): Des
     const { text, schema } = question;
     return { preview: { title: 'Question', format: 'question', text, schema }, files: [] };
   }
-  const paths = writtenBy(tool, input);
-  const files = paths.map((path) => boundFile(projectPath, path));
-  const before = new Map(paths.map((path) => [path, readBytes(projectPath, path)]));
-  const [path] = paths;
-  const after = path === undefined ? undefined : contentAfter(tool.id, input, before.get(path));
-  const isNew = files.at(0)?.sha256 === null;
-  // a long file is bound by its hash, but not compared
-  const isComparable = path !== undefined && (isNew || before.get(path) !== undefined);
-  if (isComparable && after !== undefined) {
-    const old = before.get(path)?.toString('utf8') ?? '';
-    const title = `${isNew ? 'Create' : 'Change'} ${namedFile(files[0], path)}`;
-    return { preview: { title, format: 'diff', text: diffText(old, after) }, files };
-  }
+  const { files, preview } = describeFiles(projectPath, { tool, input });
+  if (preview) return { preview, files };
   const { command } = input;
   if (tool.id === SHELL && typeof command === 'string') {
     return { preview: { title: 'Run a command', format: 'command', text: command }, files };
@@ -91,6 +80,25 @@ function describe(projectPath: string, { tool, input, need }: ReviewedCall): Des
   const { verb, item_type: type, item_id: id = '' } = need;
   const title = `${verb} ${type} ${id}`.trim();
   return { preview: { title, format: 'input', text: JSON.stringify(input, null, 2) }, files };
+}
+
+/** Returns the files that a call would change, with a diff where one can be made. */
+function describeFiles(
+  projectPath: string,
+  { tool, input }: Pick<ReviewedCall, 'tool' | 'input'>,
+): Pick<Described, 'files'> & Partial<Pick<Described, 'preview'>> {
+  const paths = writtenBy(tool, input);
+  const files = paths.map((path) => boundFile(projectPath, path));
+  const [path] = paths;
+  const before = path === undefined ? undefined : readBytes(projectPath, path);
+  const after = path === undefined ? undefined : contentAfter(tool.id, input, before);
+  const isNew = files.at(0)?.sha256 === null;
+  // a long file is bound by its hash, but not compared
+  const isComparable = isNew || before !== undefined;
+  if (path === undefined || after === undefined || !isComparable) return { files };
+  const title = `${isNew ? 'Create' : 'Change'} ${namedFile(files[0], path)}`;
+  const text = diffText(before?.toString('utf8') ?? '', after);
+  return { files, preview: { title, format: 'diff', text } };
 }
 
 function describePlan(input: JsonObject): Described {
