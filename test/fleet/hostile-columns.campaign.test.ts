@@ -350,3 +350,19 @@ it('a queued leg with a rewritten column runs its thread as it was signed, or no
   expect(Object.fromEntries(found)).toEqual(Object.fromEntries(expected));
   expect(worker.process.exitCode).toBeNull();
 });
+
+it('a gate of the program is not lost on the workers: the thread is not submitted', async () => {
+  const { here, sql } = await answeredFleet(server, () => reply('Done.'));
+  const rye = openRye({
+    projectPath: here.project,
+    userSpacePath: here.home,
+    env: { HOME: here.home },
+    onNotice: () => undefined,
+  });
+  onTestFinished(() => rye.close());
+  const preset = { handlers: { tool_gate: () => ({ block: 'not here' }) } };
+  await expect(
+    rye.fleet.submit({ directiveId: 'hello', threadId: 'guarded', preset }),
+  ).rejects.toMatchObject({ code: 'program_required' });
+  expect((await sql.query(`SELECT 1 FROM threads WHERE thread_id = 'guarded'`)).rows).toEqual([]);
+});

@@ -7,6 +7,7 @@ import { threadEnv } from '../../kernel/app/thread-env.ts';
 import type { Workspace } from '../../kernel/app/workspace.ts';
 import { isoTime } from '../../kernel/core/clock.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
+import { compact } from '../../kernel/core/json.ts';
 import type { PlannedSource } from '../../kernel/core/plan.ts';
 import { launchThread } from '../../kernel/threads/family/spawn.ts';
 import type { LaunchedThread } from '../../kernel/threads/ports.ts';
@@ -216,7 +217,7 @@ export async function submitThread(
   const request = foldPresets(workspace.preset, given);
   assertTravels(request);
   const url = await storeOf(workspace);
-  const env = await threadEnv(workspace, { allowUnsigned: false });
+  const env = await threadEnv(workspace, compact({ allowUnsigned: false, preset: request.preset }));
   const prepared = await prepareThread(env, request);
   const { clock, ids } = workspace;
   const connection = connectFleet({ url, clock, ids });
