@@ -89,7 +89,7 @@ function chosen({ seed, row }) {
   const found = rows.filter(
     (one) => (seed === undefined || one.seed === seed) && (row === undefined || one.id === row),
   );
-  if (found.length === 0) throw new Error(`no such row: ${seed ?? ''} ${row ?? ''}`);
+  if (found.length === 0) throw new Error(`no such row: ${[seed, row].filter(Boolean).join(' ')}`);
   return found;
 }
 
@@ -117,11 +117,20 @@ function print(rows, isDetailed) {
   write(`${count(rows, 'works')} of ${rows.length} rows work`);
 }
 
-const options = { seed: { type: 'string' }, row: { type: 'string' } };
-const { values } = parseArgs({ options });
-const rows = chosen(values);
-const tests = rows.filter(({ test }) => test !== undefined).map(testOf);
-const states = tests.length === 0 ? new Map() : await run(tests);
-const ended = rows.map((row) => ({ ...row, outcome: outcomeOf(row, states) }));
-print(ended, values.row !== undefined);
-process.exitCode = count(ended, 'failed') === 0 ? 0 : 1;
+async function main() {
+  const options = { seed: { type: 'string' }, row: { type: 'string' } };
+  const { values } = parseArgs({ options });
+  const rows = chosen(values);
+  const tests = rows.filter(({ test }) => test !== undefined).map(testOf);
+  const states = tests.length === 0 ? new Map() : await run(tests);
+  const ended = rows.map((row) => ({ ...row, outcome: outcomeOf(row, states) }));
+  print(ended, values.row !== undefined);
+  return count(ended, 'failed') === 0 ? 0 : 1;
+}
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  process.stderr.write(`mission: ${error.message}\n`);
+  process.exitCode = 2;
+}
