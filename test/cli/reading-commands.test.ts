@@ -33,6 +33,8 @@ const READING: Readonly<Record<string, readonly string[]>> = {
   'execute tool': ['execute tool rye/file-system/ls', 'execute tool nope'],
   'threads list': ['threads', 'threads list', 'threads list --active'],
   'threads show': ['threads show nope', 'threads show @'],
+  'threads receipt': ['threads receipt nope'],
+  open: ['open nope'],
   ps: ['ps', 'ps --active'],
   show: ['show nope'],
   logs: ['logs nope'],
@@ -192,6 +194,7 @@ describe('in a project without a thread', () => {
 const FAULTY: ReadonlySet<string> = new Set([
   'run hello --limit nope=1',
   'threads open nope',
+  'open nope',
   'answer nope yes',
   'import rye-os nope',
 ]);

@@ -60,11 +60,17 @@ export async function listSkills(
 
 /** Resolves as the handler does. Rejects with `hook_failed` if it takes too long. */
 async function inTime<T>(ask: (signal: AbortSignal) => T): Promise<Awaited<T>> {
-  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  const control = new AbortController();
+  let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
-    signal.addEventListener('abort', () => {
+    timer = setTimeout(() => {
+      control.abort();
       reject(new RyeError('hook_failed', `it took longer than ${TIMEOUT_MS / 1000} s`));
-    });
+    }, TIMEOUT_MS);
   });
-  return await Promise.race([ask(signal), late]);
+  try {
+    return await Promise.race([ask(control.signal), late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }

@@ -10,7 +10,7 @@ import { globMatches } from '../../../kernel/policy/glob.ts';
 import { isPlain, streamRegexProblem } from '../../../kernel/policy/regex.ts';
 import { compileStreamRegex, type StreamRegex } from '../../../kernel/policy/regex-stream.ts';
 import { MatchError, type Node, parseMatch, triggersOf } from '../match/parse.ts';
-import { expressionProblem, isExpression } from './expression.ts';
+import { expressionProblem, isExpression, javaScriptOf } from './expression.ts';
 
 /** Compiles a glob to a test over relative paths with forward slashes. May throw. */
 export type GlobCompiler = (pattern: string) => (path: string) => boolean;
@@ -274,7 +274,9 @@ function isReachable(scope: Scope, declaredGlobs: number, globs: number): boolea
 function needsWorker(condition: string, engine: PlannedRule['engine']): boolean {
   if (engine === 'js') return true;
   return (
-    isExpression(condition) && !isPlain(condition) && streamRegexProblem(condition) !== undefined
+    isExpression(condition) &&
+    !isPlain(javaScriptOf(condition).source) &&
+    streamRegexProblem(condition) !== undefined
   );
 }
 
