@@ -135,3 +135,25 @@ it('a project is imported in place, and what it changed is listed', async () => 
   expect(out).toMatch(/team\/spawns +yes/);
   expect(out).toContain('5 of 6 directives plan');
 });
+
+it('a tool of a package runs with the modules beside it, which its signature pins', async () => {
+  const tools = path.join(source, '.ai/tools/team');
+  mkdirSync(tools, { recursive: true });
+  const head =
+    '__version__ = "1.0.0"\n__executor_id__ = "rye/core/runtimes/python/function"\n__category__ = "team"\n__tool_description__ = "Measures."\n';
+  writeFileSync(path.join(tools, 'shapes.py'), 'def area(side):\n    return side * side\n');
+  writeFileSync(path.join(tools, 'words.py'), 'NAME = "square"\n');
+  writeFileSync(
+    path.join(tools, 'measure.py'),
+    `${head}from .shapes import area\nfrom . import words\n\n\ndef execute(params, project_path):\n    return {"text": f"{words.NAME} {area(3)}"}\n`,
+  );
+  const { code, err } = await apply('--yes');
+  expect([code, err]).toEqual([0, '']);
+  expect(lab.read('tools/team/measure.py')).toMatch(
+    /__files__ = \{(?:".+?": "[0-9a-f]{64}"(?:, )?){2}\}/,
+  );
+  const ran = await rye(['execute', 'tool', 'team/measure', '--json']);
+  expect(ran.out + ran.err).toContain('square 9');
+  writeFileSync(path.join(lab.path('tools/team'), 'shapes.py'), 'def area(side):\n    return 0\n');
+  expect((await rye(['execute', 'tool', 'team/measure'])).code).not.toBe(0);
+});

@@ -1,5 +1,5 @@
 import { existsSync, readFileSync, realpathSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { parseDocument } from 'yaml';
 import type { Rye } from '../../kernel/app/api/rye.ts';
 import { RyeError } from '../../kernel/core/errors.ts';
@@ -25,6 +25,8 @@ export interface AppliedFile {
    * another file with this id, which stays.
    */
   readonly action: 'written' | 'changed' | 'unchanged' | 'kept';
+  /** A module that a tool imports: the signature of the tool covers it. */
+  readonly is_pinned?: true;
 }
 
 /** An item that is not imported, and why. */
@@ -57,6 +59,7 @@ interface Wanted {
   readonly id: string;
   readonly extension: string;
   readonly text: string;
+  readonly isPinned?: boolean;
   /** The file that it comes from; absent for configuration that replaces manifests. */
   readonly source?: string;
 }
@@ -74,9 +77,13 @@ export function applyRyeOs(
   const wanted = new Map<string, Wanted>();
   const isShipped = (one: Omit<Wanted, 'text'>): boolean =>
     existsSync(join(systemPath, placeOf(one))) || (one.type === 'tool' && toolIds.has(one.id));
+  const pinned = pinnedPaths(files, isShipped);
   for (const file of files) {
-    const reason = whySkipped(file, isShipped(file));
-    const one = { ...file, text: file.after, source: join(dir, file.path) };
+    const isPinned = pinned.has(file.path);
+    const reason = isPinned ? undefined : whySkipped(file, isShipped(file));
+    // what is pinned by its hash stays as it is
+    const text = isPinned ? file.text : file.after;
+    const one = { ...file, text, isPinned, source: join(dir, file.path) };
     const { type, id, path } = file;
     if (reason !== undefined) skipped.push({ type, id, path, reason });
     else if (!wanted.has(placeOf(one))) wanted.set(placeOf(one), one);
@@ -86,8 +93,9 @@ export function applyRyeOs(
   }
   for (const place of wanted.keys()) placeInside(projectPath, join(projectPath, place));
   const applied = [...wanted].map(([place, one]): AppliedFile => {
-    const { type, id } = one;
-    return { type, id, path: place, action: put(projectPath, join(projectPath, place), one) };
+    const { type, id, isPinned = false } = one;
+    const action = put(projectPath, join(projectPath, place), one);
+    return { type, id, path: place, action, ...(isPinned ? { is_pinned: true } : {}) };
   });
   const toFillIn = [...wanted].filter(
     ([place, { type, text }]) =>
@@ -96,6 +104,24 @@ export function applyRyeOs(
       readFileSync(join(projectPath, place), 'utf8').includes(`//${PLACEHOLDER}/`),
   );
   return { files: applied, skipped, to_fill_in: toFillIn.map(([place]) => `${place}: base_url`) };
+}
+
+/** The paths of the modules that imported tools pin. */
+function pinnedPaths(
+  files: Examined['files'],
+  isShipped: (file: Examined['files'][number]) => boolean,
+): ReadonlySet<string> {
+  const tools = files.filter(
+    (file) => file.type === 'tool' && whySkipped(file, isShipped(file)) === undefined,
+  );
+  return new Set(
+    tools.flatMap(({ path, after }) => {
+      const [, pins = ''] = /^__files__ = \{([^}]*)\}/m.exec(after) ?? [];
+      return [...pins.matchAll(/"([^"]+)": "[0-9a-f]{64}"/g)].map(([, name = '']) =>
+        join(dirname(path), name),
+      );
+    }),
+  );
 }
 
 interface Places {

@@ -128,6 +128,7 @@ function fixTool(
   }
   if (extension !== '.py') return next;
   next = next.replaceAll(/^([ \t]*)from rye\.constants import AI_DIR[ \t]*$/gm, '$1AI_DIR = ".ai"');
+  if (fault?.message.includes('relative to a package') === true) next = withoutPackage(next);
   const pin = /__files__ = \{(".+?": "[0-9a-f]{64}")\}/.exec(fault?.hint ?? '')?.[1];
   if (fault?.code !== 'tool_unsupported' || pin === undefined) return next;
   if (/^__files__ = \{/m.test(next))
@@ -136,6 +137,13 @@ function fixTool(
     /^(__(?:version|tool_description|executor_id|tool_type)__)/m,
     `__files__ = {${pin}}\n$1`,
   );
+}
+
+/** Imports what lies beside a tool as a module: a tool is in no package. The next round pins it. */
+function withoutPackage(text: string): string {
+  return text
+    .replaceAll(/^([ \t]*)from \.([A-Za-z_]\w*) import /gm, '$1from $2 import ')
+    .replaceAll(/^([ \t]*)from \. import (?=[A-Za-z_])/gm, '$1import ');
 }
 
 function fixCategory(text: string, id: string): string {

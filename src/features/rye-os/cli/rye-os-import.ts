@@ -41,7 +41,9 @@ export async function applyImport(call: Call, dir: string, examined: Examined): 
   const applied = applyRyeOs(examined, { dir, projectPath, systemPath, toolIds });
   show(call, writtenLines(applied));
   const toSign = ORDER.flatMap((type) =>
-    applied.files.filter((file) => file.type === type && file.action !== 'kept'),
+    applied.files.filter(
+      (file) => file.type === type && file.action !== 'kept' && file.is_pinned !== true,
+    ),
   );
   const pending = await unsigned(call, toSign);
   show(
