@@ -4,6 +4,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import process from 'node:process';
 import { parseArgs } from 'node:util';
+import { best, compared } from './compare.mjs';
 import { beginBenchmark, recorded } from './harness.mjs';
 import { install } from './install.mjs';
 
@@ -26,7 +27,6 @@ const BENCHMARKS = [
   'verify',
 ];
 const RATIOS = new URL('ratios.json', import.meta.url);
-const WORSE = 1.1;
 /** A neighbor of the machine can slow one run, not three. */
 const ATTEMPTS = 3;
 
@@ -50,22 +50,19 @@ async function measure(name) {
   process.stdout.write('\n');
 }
 
-const ratiosOf = (name) => [...recorded].filter(([key]) => key.startsWith(`${name} / `));
-
-/** The rows of a benchmark that are worse than the kept ones. */
-const worse = (name) =>
-  ratiosOf(name).filter(([key, ratio]) => ratio > (kept[key] ?? Number.POSITIVE_INFINITY) * WORSE);
-
 /** Measures again what got worse, and takes the best of each row. */
 async function check(name) {
-  for (let attempt = 1; attempt < ATTEMPTS && worse(name).length > 0; attempt += 1) {
+  for (let attempt = 1; attempt < ATTEMPTS; attempt += 1) {
+    const { worse } = compared(recorded, kept, name);
+    if (worse.length === 0) break;
     const before = new Map(recorded);
-    process.stdout.write(`again: ${worse(name).length} of its rows are worse\n`);
+    process.stdout.write(`again: ${worse.length} of its rows are worse\n`);
     await measure(name);
-    for (const [key, ratio] of before)
-      recorded.set(key, Math.min(ratio, recorded.get(key) ?? ratio));
+    for (const [key, ratio] of best(before, recorded)) recorded.set(key, ratio);
   }
-  for (const [key, ratio] of worse(name)) {
+  const { worse, unknown } = compared(recorded, kept, name);
+  for (const key of unknown) process.stdout.write(`not kept yet: ${key}; keep it with --save\n`);
+  for (const [key, ratio] of worse) {
     process.exitCode = 1;
     process.stderr.write(`worse: ${key} is ${ratio}, kept is ${kept[key]}\n`);
   }
