@@ -11,6 +11,11 @@ import {
   OPAQUE_ELEMENTS,
 } from './directive-ast.ts';
 import { readMetadata } from './directive-metadata.ts';
+import {
+  type FrontmatterDirective,
+  readFrontmatterDirective,
+  relocated,
+} from './directive-yaml.ts';
 import { coerce } from './inputs.ts';
 import { findFence, linesBetween } from './markdown.ts';
 import { mayHaveType, readSchemaElement, typeOfSchema } from './output-schema.ts';
@@ -48,12 +53,14 @@ export function readDirective(
   const lines = normalized.split('\n');
   const problems = new Problems();
   const fence = findFence(normalized, ['xml']);
+  const front = normalized.includes('---') ? readFrontmatterDirective(normalized, path) : undefined;
+  if (front) return readFront(front, path);
   if (fence === undefined) {
     problems.error({
       code: 'directive_malformed',
-      message: 'no ```xml fence with a <directive> element',
+      message: 'neither front matter nor an ```xml fence with a <directive> element',
       location: { path, line: 1 },
-      hint: 'Put the <directive> element between a line ```xml and a line ```.',
+      hint: 'Begin the file with YAML between two lines ---, or put a <directive> element between a line ```xml and a line ```.',
     });
     problems.throwIfAny();
   }
@@ -76,6 +83,18 @@ export function readDirective(
   if (draft.steps.length === 0) readBodyProcess(body, draft);
   else reportLost(draft);
   return { directive: finish(draft, linesBetween(lines, 1, line), body.text), problems };
+}
+
+/** Reads the text that front matter means; each place is then one of the file. */
+function readFront(
+  { xml, locate, preamble }: FrontmatterDirective,
+  path: string,
+): ReturnType<typeof readDirective> {
+  const { directive, problems } = readDirective(xml, path);
+  const own = new Problems();
+  own.addAll(relocated(problems.all, path, locate));
+  const placed = relocated(directive, path, locate);
+  return { directive: { ...placed, preamble }, problems: own };
 }
 
 /** Inputs that are inherited are known, and checked, once the chain is. */

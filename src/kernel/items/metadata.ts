@@ -266,11 +266,7 @@ export function summarize(type: ItemType, text: string): ItemSummary {
 }
 
 const SUMMARIES: Readonly<Record<ItemType, (head: string) => ItemSummary>> = {
-  directive: (head) =>
-    summary(
-      /<directive\b[^>]*?\bversion\s*=\s*["']([^"']*)["']/.exec(head)?.[1],
-      decode(/<description>([\s\S]*?)<\/description>/.exec(head)?.[1]),
-    ),
+  directive: (head) => (/<directive\b/.test(head) ? xmlSummary(head) : metadataSummary(head)),
   tool: (head) =>
     summary(
       constant(head, '__version__') ?? member(head, 'version'),
@@ -280,6 +276,13 @@ const SUMMARIES: Readonly<Record<ItemType, (head: string) => ItemSummary>> = {
   rule: metadataSummary,
   skill: metadataSummary,
 };
+
+function xmlSummary(head: string): ItemSummary {
+  return summary(
+    /<directive\b[^>]*?\bversion\s*=\s*["']([^"']*)["']/.exec(head)?.[1],
+    decode(/<description>([\s\S]*?)<\/description>/.exec(head)?.[1]),
+  );
+}
 
 function metadataSummary(head: string, names = ['description']): ItemSummary {
   const read = frontmatterReader(head) ?? ((name: string) => member(head, name));

@@ -6,7 +6,7 @@ import { EXIT, type ExitCode, RyeError } from '../../../kernel/core/errors.ts';
 import { ITEM_TYPES, type SignableType } from '../../../kernel/core/ids.ts';
 import { editorOf, runEditor } from '../../ui/editor-program.ts';
 import { oneLine, shown } from '../../ui/visible.ts';
-import { argument, type Context, defineCommand, optionalArgument } from '../command.ts';
+import { argument, type Context, choice, defineCommand, optionalArgument } from '../command.ts';
 import { typeArgument } from '../input.ts';
 import { displayPath, printJsonLine, printLine, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
@@ -43,12 +43,28 @@ export const edit = defineCommand({
     first: argument('The ID of an item, or its type if the ID follows', { name: 'id|type' }),
     second: optionalArgument('The ID', { name: 'id', item: {} }),
   },
-  examples: ['rye edit reports/weekly', 'rye edit config agent/hooks', 'rye edit hook no_push'],
+  options: {
+    as: choice(
+      'FORMAT',
+      ['xml', 'yaml'],
+      'Write a directive in this notation instead of opening the editor',
+    ),
+  },
+  examples: [
+    'rye edit reports/weekly',
+    'rye edit config agent/hooks',
+    'rye edit hook no_push',
+    'rye edit directive reports/weekly --as yaml',
+  ],
   run: async (call) => {
     const { first, second } = call.args;
     const { io } = call;
     const wanted = second === undefined ? { id: first } : { type: typeNamed(first), id: second };
     const { type, id, path: file } = await withRye(call, (rye) => locate(rye, wanted));
+    if (call.options.as !== undefined) {
+      await rewrite(file, type, call.options.as);
+      return printSigned(call, await withRye(call, (rye) => rye.items.sign(type, id)));
+    }
     const editor = editorFor(io.env);
     for (;;) {
       const before = readFileSync(file);
@@ -71,6 +87,22 @@ function typeNamed(word: string): string {
   throw new RyeError('usage', `unknown type ${JSON.stringify(word)}`, {
     hint: `Use one of: ${EDIT_TYPES.join(', ')}.`,
   });
+}
+
+/** Writes a directive in another notation. It stays as it is if that cannot express it. */
+async function rewrite(file: string, type: string, as: 'xml' | 'yaml'): Promise<void> {
+  if (type !== 'directive') {
+    throw new RyeError('usage', `--as is for directives, and this is a ${type}`, {
+      hint: 'Without --as, the command opens your editor.',
+    });
+  }
+  const [{ convertDirective }, { writeOutput }] = await Promise.all([
+    import('../../../kernel/app/directive-notation.ts'),
+    import('../../../kernel/disk/whole-file.ts'),
+  ]);
+  const text = readFileSync(file, 'utf8');
+  const converted = convertDirective(text, file, as);
+  if (converted !== text) writeOutput(file, converted, { hint: 'The directive is unchanged.' });
 }
 
 /** Finds the one file to edit; an item of the system space has to be copied first. */

@@ -1,4 +1,5 @@
 import { RyeError } from '../../core/errors.ts';
+import { DirectiveWriter } from '../../items/directive-writer.ts';
 import type {
   DefinedDirective,
   DirectiveDeclaration,
@@ -7,7 +8,8 @@ import type {
   DirectiveOutputDeclarations,
   DirectiveOutputs,
 } from '../api/directives.ts';
-import { DirectiveWriter } from './directive-writer.ts';
+import type { OutputSchema } from '../api/output-schema.ts';
+import { jsonSchemaOf } from './output-schema.ts';
 
 /** The declaration of a directive, and the member that each line of its text comes from. */
 export interface DirectiveSource {
@@ -27,7 +29,9 @@ export function defineDirective<
 >(
   declaration: DirectiveDeclaration<D, O>,
 ): DefinedDirective<DirectiveInputs<D>, DirectiveOutputs<O>> {
-  const writer = new DirectiveWriter(declaration);
+  const writer = new DirectiveWriter(declaration, (schema, where) =>
+    jsonSchemaOf(schema as OutputSchema, where),
+  );
   const text = writer.text();
   const defined = Object.freeze({ id: declaration.id, text });
   sources.set(defined, { declaration, members: writer.members });

@@ -1,12 +1,9 @@
 import { basename, dirname } from 'node:path';
-import { VERBS } from '../../core/capability.ts';
-import { RyeError } from '../../core/errors.ts';
-import { assertItemId, ITEM_TYPES } from '../../core/ids.ts';
-import { isRecord } from '../../core/json.ts';
-import { didYouMean } from '../../core/text.ts';
-import type { DirectiveDeclaration, DirectiveHook } from '../api/directives.ts';
-import type { OutputSchema } from '../api/output-schema.ts';
-import { jsonSchemaOf } from './output-schema.ts';
+import { VERBS } from '../core/capability.ts';
+import { RyeError } from '../core/errors.ts';
+import { assertItemId, ITEM_TYPES } from '../core/ids.ts';
+import { isRecord, type JsonObject } from '../core/json.ts';
+import { didYouMean } from '../core/text.ts';
 import { type Attributes, element, empty, entries, escaped, opening, textOf } from './xml-text.ts';
 
 /** Reads the members of a declaration, and collects the lines of its file with the member that each comes from. */
@@ -89,7 +86,7 @@ class DeclarationLines {
   }
 }
 
-const STEP = ['name', 'description', 'isolation', 'isolation_result', 'calls'] as const;
+const STEP = ['name', 'description', 'label', 'isolation', 'isolation_result', 'calls'] as const;
 const FOREACH = ['item', 'in', 'parallel', 'on_error', 'process'] as const;
 const IF = ['condition', 'process', 'else'] as const;
 const CALL = ['primary', 'item_type', 'item_id', 'params', 'async'] as const;
@@ -157,6 +154,7 @@ class ProcessWriter {
     const attributes = {
       name: this.#out.text(`${where}.name`, step['name']),
       description: optional('description'),
+      label: optional('label'),
       isolation: optional('isolation'),
       isolation_result: optional('isolation_result'),
     };
@@ -210,10 +208,11 @@ const ROOT = [
   'context',
   'hooks',
   'process',
-] as const satisfies readonly (keyof DirectiveDeclaration)[];
+] as const;
 const INPUT = ['type', 'required', 'default', 'enum', 'secret', 'description'] as const;
 const OUTPUT = ['type', 'required', 'description', 'from', 'schema'] as const;
 const PERMISSIONS = [...VERBS, 'ceiling', 'optional', 'acknowledge'] as const;
+const GRANT = ['id', 'ask', 'reason', 'optional'] as const;
 const MODEL = ['tier', 'id', 'provider', 'fallback', 'thinking'] as const;
 const POSITIONS = ['system', 'before', 'after', 'suppress'] as const;
 const HOOK = [
@@ -228,7 +227,7 @@ const HOOK = [
   'timeout_seconds',
   'on_error',
   'description',
-] as const satisfies readonly (keyof DirectiveHook)[];
+] as const;
 const CONDITION = ['path', 'op', 'value', 'any', 'all', 'not'] as const;
 const ACTION = [
   'inject',
@@ -248,13 +247,23 @@ const ACTION = [
   'params',
 ] as const;
 
+interface Grant extends Attributes {
+  readonly id: string;
+}
+
+/** Returns the schema of an output as JSON Schema. Throws for a value that is none; `where` names its member. */
+export type SchemaReader = (schema: unknown, where: string) => JsonObject;
+
 /** Writes the text of a directive file, one element per line, with the member that each line comes from. */
 export class DirectiveWriter {
   readonly #out: DeclarationLines;
   readonly #root: Readonly<Record<string, unknown>>;
   readonly #id: string;
 
-  constructor(declaration: unknown) {
+  readonly #readSchema: SchemaReader;
+
+  constructor(declaration: unknown, readSchema: SchemaReader) {
+    this.#readSchema = readSchema;
     this.#id = isRecord(declaration) ? String(declaration['id']) : '';
     this.#out = new DeclarationLines(this.#id);
     this.#root = this.#out.object('the declaration', declaration, ROOT);
@@ -279,7 +288,7 @@ export class DirectiveWriter {
     this.#out.line('id', '<metadata>');
     this.#out.element('description', this.#out.text('description', this.#root['description']));
     this.#out.line('id', element('category', folder === '.' ? '' : folder));
-    this.#out.element('author', this.#out.text('author', author));
+    this.#out.element('author', author === '' ? '' : this.#out.text('author', author));
     this.#metadata();
     this.#out.line('id', '</metadata>');
     this.#inputs();
@@ -337,29 +346,52 @@ export class DirectiveWriter {
       if (items === '*') this.#out.line(where, element(verb, '*'));
       else {
         for (const [type, ids] of entries(this.#out.object(where, items, ITEM_TYPES))) {
-          for (const id of this.#out.list(`${where}.${type}`, ids)) {
-            this.#out.line(
-              `${where}.${type}`,
-              `<${verb}>${element(type, id, { optional })}</${verb}>`,
-            );
+          for (const [place, grant] of this.#grants(`${where}.${type}`, ids)) {
+            const { id, ...own } = grant;
+            const written = element(type, id, { optional, ...own });
+            this.#out.line(place, `<${verb}>${written}</${verb}>`);
           }
         }
       }
     }
     for (const [where, one] of this.#out.each('permissions.acknowledge', acknowledge)) {
-      const { risk, reason } = this.#out.object(where, one, ['risk', 'reason']);
+      const { risk, reason, tool } = this.#out.object(where, one, ['risk', 'reason', 'tool']);
       const text = this.#out.text(`${where}.reason`, reason);
-      const attribute = { risk: this.#out.text(`${where}.risk`, risk) };
-      this.#out.line(where, element('acknowledge', text, attribute));
+      const attributesOfOne = {
+        risk: this.#out.text(`${where}.risk`, risk),
+        tool: this.#out.optional(`${where}.tool`, tool),
+      };
+      this.#out.line(where, element('acknowledge', text, attributesOfOne));
     }
     this.#out.line('permissions', '</permissions>');
+  }
+
+  /** Reads ids; one that asks or may be missing is an object. */
+  #grants(where: string, value: unknown): readonly (readonly [string, Grant])[] {
+    const list: readonly unknown[] = Array.isArray(value) ? value : [value];
+    return list.map((one, index) => {
+      const place = Array.isArray(value) ? `${where}[${index}]` : where;
+      if (!isRecord(one)) return [place, { id: this.#out.text(place, one) }];
+      const { id, ask, reason, optional } = this.#out.object(place, one, GRANT);
+      const asks = typeof ask === 'string' || this.#out.flag(`${place}.ask`, ask) === true;
+      return [
+        place,
+        {
+          id: this.#out.text(`${place}.id`, id),
+          optional: this.#out.flag(`${place}.optional`, optional),
+          ...(asks ? { ask: true } : {}),
+          reason: this.#out.optional(`${place}.reason`, typeof ask === 'string' ? ask : reason),
+        },
+      ];
+    });
   }
 
   #context(context: Readonly<Record<string, unknown>>): void {
     this.#out.line('context', '<context>');
     for (const [position, ids] of entries(context)) {
       const where = `context.${position}`;
-      for (const id of this.#out.list(where, ids)) this.#out.line(where, element(position, id));
+      for (const [place, { id, optional }] of this.#grants(where, ids))
+        this.#out.line(place, element(position, id, { optional }));
     }
     this.#out.line('context', '</context>');
   }
@@ -455,10 +487,7 @@ export class DirectiveWriter {
     if (!isRecord(value) && typeof value !== 'function') {
       return this.#out.refuse(`${where}.schema`, 'is not an object');
     }
-    const schema = jsonSchemaOf(
-      value as OutputSchema,
-      `the directive ${this.#id}: ${where}.schema`,
-    );
+    const schema = this.#readSchema(value, `the directive ${this.#id}: ${where}.schema`);
     return element('schema', JSON.stringify(schema));
   }
 }

@@ -1,0 +1,4 @@
+export {
+  convertDirective,
+  DIRECTIVE_NOTATIONS,
+} from '../items/directive-convert.ts';
