@@ -310,7 +310,7 @@ describe('rye.defineDirective', () => {
       'a permission',
       { permissions: { execute: { tool: ['rye/bash', 'a b'] } } },
       'permission_malformed',
-      'permissions.execute.tool: "rye.execute.tool.a b"',
+      'permissions.execute.tool[1]: "rye.execute.tool.a b"',
     ],
     ['a text', { description: 'a\u0001b' }, 'xml_malformed', 'description: control characters'],
     ['behavior', { behavior: { nuge: true } }, 'usage', 'behavior.nuge means nothing'],

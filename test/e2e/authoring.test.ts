@@ -74,12 +74,30 @@ test('edit opens the editor, validates and signs; a mistake exits 2 and keeps th
     stdout: 'signed .ai/directives/weekly.md\n',
   });
   expect((await here.rye(['verify', 'directive', 'weekly'])).code).toBe(0);
-  const bad = { VISUAL: editor(here, '</metadata>', '</meta>'), EDITOR: 'false' };
+  const bad = { VISUAL: editor(here, 'turns: 10', 'turnz: [10'), EDITOR: 'false' };
   const refused = await here.rye(['edit', 'directive', 'weekly'], { env: bad });
   expect(refused).toMatchObject({ code: 2, stdout: 'failed .ai/directives/weekly.md\n' });
-  expect(refused.stderr).toMatch(/weekly\.md:\d+:\d+: xml_malformed/);
-  expect(readFileSync(file, 'utf8')).toContain('</meta>');
+  expect(refused.stderr).toMatch(/weekly\.md:\d+:\d+: directive_malformed/);
+  expect(readFileSync(file, 'utf8')).toContain('turnz: [10');
   expect((await here.rye(['run', 'weekly'])).code).toBe(3);
+});
+
+test('edit --as writes a directive in the other notation, and signs it', async () => {
+  const here = await workspace();
+  await here.rye(['new', 'directive', 'weekly']);
+  const file = path.join(here.project, '.ai/directives/weekly.md');
+  const yaml = readFileSync(file, 'utf8');
+  expect(yaml.startsWith('---\n')).toBe(true);
+  const edit = async (...args: readonly string[]) => await here.rye(['edit', ...args]);
+  expect((await edit('directive', 'weekly', '--as', 'xml')).code).toBe(0);
+  expect(readFileSync(file, 'utf8')).toMatch(
+    /^<!-- rye:signed:.*\n```xml\n<directive name="weekly"/,
+  );
+  expect((await edit('weekly', '--as', 'yaml')).code).toBe(0);
+  expect(readFileSync(file, 'utf8')).toMatch(/^<!-- rye:signed:.*\n---\ndescription: /);
+  expect((await here.rye(['verify', 'directive', 'weekly'])).code).toBe(0);
+  expect((await here.rye(['run', 'weekly', '--dry-run', '--input', 'topic=x'])).code).not.toBe(3);
+  expect((await edit('config', 'agent/hooks', '--as', 'xml')).code).not.toBe(0);
 });
 
 test('edit names what is missing', async () => {

@@ -97,29 +97,19 @@ function hookEntry(id: string): string {
 type Template = (request: NewItemRequest) => { readonly extension: string; readonly text: string };
 
 const TEMPLATES: Readonly<Record<ItemType, Template>> = {
-  directive: ({ id, author }) => ({
+  directive: ({ author }) => ({
     extension: '.md',
-    text: `# ${titleOf(id)}
-
-\`\`\`xml
-<directive name="${nameOf(id)}" version="1.0.0">
-  <metadata>
-    <description>Describe the directive in one sentence.</description>
-    <category>${categoryOf(id)}</category>
-    <author>${author}</author>
-    <limits turns="10" spend="0.25" />
-    <permissions>
-      <execute><tool>rye/file-system/read</tool></execute>
-    </permissions>
-  </metadata>
-  <inputs>
-    <input name="topic" type="string" required="true">The subject of the work.</input>
-  </inputs>
-  <outputs>
-    <output name="summary" type="string" required="true">What was found.</output>
-  </outputs>
-</directive>
-\`\`\`
+    text: `---
+description: Describe the directive in one sentence.
+author: ${JSON.stringify(author)}
+tools: [rye/file-system/read]
+turns: 10
+spend: 0.25
+inputs:
+  topic: {type: string, required: true, description: The subject of the work.}
+outputs:
+  summary: {type: string, required: true, description: The findings.}
+---
 
 Tell the model here what to do about {input:topic}, and what to return as the output \`summary\`.
 `,

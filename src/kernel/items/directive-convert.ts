@@ -46,9 +46,6 @@ function withoutSignature(text: string): string {
 /** The members of a directive that mean something, without the places in its file. */
 function meaning(directive: Directive): Readonly<Record<string, unknown>> {
   const { path, origins: _o, warnings: _w, permissions, rawLimits, category, ...rest } = directive;
-  // their order means nothing
-  const sorted = <T>(all: readonly T[]): readonly T[] =>
-    all.toSorted((one, other) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1));
   const derived = derivedId(path);
   return withoutOrigins({
     ...rest,
@@ -62,6 +59,11 @@ function meaning(directive: Directive): Readonly<Record<string, unknown>> {
     },
     limits: sorted(rawLimits.map(({ name, value }) => [name, value])),
   }) as Readonly<Record<string, unknown>>;
+}
+
+/** Sorts what has no order. */
+function sorted<T>(all: readonly T[]): readonly T[] {
+  return all.toSorted((one, other) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1));
 }
 
 function withoutOrigins(value: unknown): unknown {
@@ -176,31 +178,15 @@ function outputOf(output: Directive['outputs'][number]): readonly [string, JsonO
 
 const GRANT = /^rye\.(execute|fetch|sign)\.(tool|directive|knowledge|rule|skill)\.(.+)$/;
 
+type Permissions = Directive['permissions'];
+type Verbs = Record<string, '*' | Record<string, JsonValue[]>>;
+
 /** Tools alone are `tools`; other grants are `permissions`. */
-function grantsOf(permissions: Directive['permissions']): JsonObject {
-  const { capabilities, optional, asks, acknowledgements, ceiling } = permissions;
-  if (capabilities.length === 0 && acknowledgements.length === 0 && !ceiling) return {};
-  if (capabilities.length === 1 && capabilities[0] === 'rye.*' && acknowledgements.length === 0)
-    return { permissions: '*' };
-  const verbs: Record<string, JsonObject | string> = {};
-  for (const capability of capabilities) {
-    const [, verb = '', type = '', pattern = ''] = GRANT.exec(capability) ?? [];
-    const whole = /^rye\.(execute|fetch|sign)\.\*$/.exec(capability)?.[1];
-    if (whole !== undefined) verbs[whole] = '*';
-    const grants = verbs[verb] ?? {};
-    if (verb === '' || typeof grants === 'string') continue;
-    const ask = asks.find((one) => one.capability === capability);
-    const id = pattern.replaceAll('.', '/');
-    const grant = compact({
-      id,
-      ask: ask && (ask.reason === '' ? true : ask.reason),
-      optional: optional.includes(capability) || undefined,
-    });
-    const known = grants[type];
-    const list = Array.isArray(known) ? known : [];
-    verbs[verb] = { ...grants, [type]: [...list, Object.keys(grant).length === 1 ? id : grant] };
-  }
-  const { execute, ...others } = verbs;
+function grantsOf(permissions: Permissions): JsonObject {
+  const { capabilities, acknowledgements, ceiling } = permissions;
+  const isAll = capabilities.length === 1 && capabilities[0] === 'rye.*';
+  if (isAll && acknowledgements.length === 0) return { permissions: '*' };
+  const { execute, ...others } = verbsOf(permissions);
   const { tool, ...rest } = typeof execute === 'object' ? execute : {};
   const written = compact({
     ceiling: ceiling || undefined,
@@ -213,8 +199,32 @@ function grantsOf(permissions: Directive['permissions']): JsonObject {
             compact({ risk, tool: one, reason }),
           ),
   });
-  const tools = Array.isArray(tool) ? tool.map(asTool) : undefined;
-  return compact({ tools, permissions: filled(written) });
+  return compact({ tools: tool?.map(asTool), permissions: filled(written) });
+}
+
+/** The grants by verb and type. A grant that has no such form is missing, which {@link convertDirective} finds. */
+function verbsOf(permissions: Permissions): Verbs {
+  const verbs: Verbs = {};
+  for (const capability of permissions.capabilities) {
+    const whole = /^rye\.(execute|fetch|sign)\.\*$/.exec(capability)?.[1];
+    if (whole !== undefined) verbs[whole] = '*';
+    const [, verb, type = '', pattern = ''] = GRANT.exec(capability) ?? [];
+    const grants = verb === undefined ? '*' : (verbs[verb] ?? {});
+    if (verb === undefined || grants === '*') continue;
+    const grant = grantOf(permissions, capability, pattern.replaceAll('.', '/'));
+    verbs[verb] = { ...grants, [type]: [...(grants[type] ?? []), grant] };
+  }
+  return verbs;
+}
+
+/** An ID, or an object if the grant asks or may be missing. */
+function grantOf({ asks, optional }: Permissions, capability: string, id: string): JsonValue {
+  const ask = asks.find((one) => one.capability === capability);
+  const isOptional = optional.includes(capability) || undefined;
+  const reason = ask && (ask.reason === '' ? true : ask.reason);
+  return reason === undefined && isOptional === undefined
+    ? id
+    : compact({ id, ask: reason, optional: isOptional });
 }
 
 /** In `tools`, a grant with more than its ID names it `tool`. */
@@ -227,27 +237,32 @@ function asTool(grant: JsonValue): JsonValue {
 /** Rebuilds the blocks around steps from depth on. */
 function partsOf(steps: readonly ProcessStep[], depth: number): JsonValue[] {
   const parts: JsonObject[] = [];
-  let last: ProcessBlock | undefined;
-  for (let at = 0; at < steps.length; ) {
-    const block = steps[at]?.within?.[depth];
-    let end = at + 1;
-    while (block && steps[end]?.within?.[depth]?.id === block.id) end += 1;
-    const [first] = steps.slice(at, end);
-    if (block === undefined) parts.push(first ? stepOf(first) : {});
-    else {
-      const inner = partsOf(steps.slice(at, end), depth + 1);
-      const before = parts.at(-1);
-      const isElse =
-        block.kind === 'if' &&
-        last?.kind === 'if' &&
-        isDeepStrictEqual(block.condition, { not: last.condition });
-      if (isElse && before) parts[parts.length - 1] = { ...before, else: inner };
-      else parts.push(blockOf(block, inner));
-    }
-    last = block;
-    at = end;
+  let before: ProcessBlock | undefined;
+  for (const { block, steps: own } of runsOf(steps, depth)) {
+    const inner = block ? partsOf(own, depth + 1) : [];
+    if (block === undefined) parts.push(...own.map(stepOf));
+    else if (isElseOf(block, before)) parts.push({ ...parts.pop(), else: inner });
+    else parts.push(blockOf(block, inner));
+    before = block;
   }
   return parts;
+}
+
+/** Joins the steps that follow each other in one block. */
+function runsOf(steps: readonly ProcessStep[], depth: number) {
+  const found: { readonly block: ProcessBlock | undefined; readonly steps: ProcessStep[] }[] = [];
+  for (const step of steps) {
+    const block = step.within?.[depth];
+    const last = found.at(-1);
+    if (block && last?.block?.id === block.id) last.steps.push(step);
+    else found.push({ block, steps: [step] });
+  }
+  return found;
+}
+
+function isElseOf(block: ProcessBlock, before: ProcessBlock | undefined): boolean {
+  if (block.kind !== 'if' || before?.kind !== 'if') return false;
+  return isDeepStrictEqual(block.condition, { not: before.condition });
 }
 
 function blockOf(block: ProcessBlock, steps: JsonValue[]): JsonObject {

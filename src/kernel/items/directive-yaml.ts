@@ -52,15 +52,12 @@ export function readFrontmatterDirective(
   const found = frontmatterOf(text, path);
   if (!found) return undefined;
   const { mapping, body } = found;
-  const fail = (message: string, hint: string | undefined, location: SourceLocation): never => {
-    throw new RyeError('directive_malformed', message, { location, hint });
-  };
   const unknown = Object.keys(mapping.value).find(
     (name) => !MEMBERS.some((known) => known === name),
   );
   if (unknown !== undefined) {
     const hint = didYouMean(unknown, MEMBERS) ?? `Members are ${MEMBERS.join(', ')}.`;
-    fail(`unknown member "${unknown}"`, hint, mapping.locate(unknown));
+    throw malformed(`unknown member "${unknown}"`, hint, mapping.locate(unknown));
   }
   const declaration = declarationOf(mapping.value, path, body);
   try {
@@ -84,8 +81,12 @@ export function readFrontmatterDirective(
     const [, member = '', problem = error.message] =
       /^the directive [^:]*: (\S+) ([^]*)$/.exec(error.message) ?? [];
     const shown = shownName(mapping, member);
-    return fail(`${shown} ${problem}`.trim(), error.hint, placeOf(mapping, member));
+    throw malformed(`${shown} ${problem}`.trim(), error.hint, placeOf(mapping, member));
   }
+}
+
+function malformed(message: string, hint: string | undefined, location: SourceLocation): RyeError {
+  return new RyeError('directive_malformed', message, { location, hint });
 }
 
 /** An example in the instructions may be an `xml` fence too: then the members of the front matter decide. */
