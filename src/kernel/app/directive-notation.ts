@@ -1,4 +1,1 @@
-export {
-  convertDirective,
-  DIRECTIVE_NOTATIONS,
-} from '../items/directive-convert.ts';
+export { convertDirective } from '../items/directive-convert.ts';

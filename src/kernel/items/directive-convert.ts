@@ -9,9 +9,8 @@ import type { ContextRef, Directive } from './directive-ast.ts';
 import { derivedId, readFrontmatterDirective, UNKNOWN_AUTHOR } from './directive-yaml.ts';
 import { normalizeNewlines } from './source.ts';
 
-export const DIRECTIVE_NOTATIONS = ['xml', 'yaml'] as const;
 /** The notation of a directive's metadata: an `xml` fence or front matter. */
-export type DirectiveNotation = (typeof DIRECTIVE_NOTATIONS)[number];
+type DirectiveNotation = 'xml' | 'yaml';
 
 /**
  * Returns a directive in the other notation, without a signature; the same text if it has that notation. Throws `directive_malformed`
