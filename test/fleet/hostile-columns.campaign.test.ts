@@ -25,6 +25,8 @@ afterAll(async () => {
  * which a command ends. A new column has to be decided here.
  */
 const DECIDED: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  // entries that wait for the owner of a thread; like deliveries, they are signed with its log
+  appends: { none: 'seq thread_id entry_id draft created_at' },
   approval_decisions: { refused: 'signed', none: 'seq approval_id signature recorded_at late' },
   approvals: {
     refused: 'requested',
