@@ -24,7 +24,7 @@ export async function family(script: Script): Promise<House> {
       directive(name, {
         permissions: MAY_START + bash + RISK,
         // each may start all that come after it
-        limits: `turns="12" spend="${(1 / 4 ** place).toFixed(4)}"`,
+        limits: `turns="12" spend="${(2 / 4 ** place).toFixed(4)}"`,
         body: `I am ${name}.`,
       }),
     );

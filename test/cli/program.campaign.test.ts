@@ -31,6 +31,7 @@ const LINES: Readonly<Record<string, string>> = {
   mcp: 'mcp list',
   models: 'models list',
   new: 'new directive example',
+  open: 'open nope',
   ps: 'ps',
   resume: 'resume nope',
   rules: 'rules list',
