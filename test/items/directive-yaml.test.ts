@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parseDirective, readDirective } from '../../src/kernel/items/directive.ts';
 import { convertDirective } from '../../src/kernel/items/directive-convert.ts';
