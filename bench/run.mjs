@@ -34,10 +34,10 @@ const { values: options, positionals: names } = parseArgs({
   options: { check: { type: 'boolean' }, save: { type: 'boolean' } },
   allowPositionals: true,
 });
-const unknown = names.filter((name) => !BENCHMARKS.includes(name));
-if (unknown.length > 0) {
+const misspelled = names.filter((name) => !BENCHMARKS.includes(name));
+if (misspelled.length > 0) {
   process.stderr.write(
-    `unknown benchmark ${unknown.join(', ')}; known: ${BENCHMARKS.join(', ')}\n`,
+    `unknown benchmark ${misspelled.join(', ')}; known: ${BENCHMARKS.join(', ')}\n`,
   );
   process.exit(1);
 }
