@@ -17,7 +17,7 @@ import type {
 } from '../../kernel/app/api/chat.ts';
 import type { ExecuteDirectiveRequest, Rye } from '../../kernel/app/api/rye.ts';
 import type { ThreadDetails } from '../../kernel/app/api/threads.ts';
-import { deliveryOf, type TreeEntry, taskOf } from '../../kernel/app/api/trees.ts';
+import { personTextOf, type TreeEntry } from '../../kernel/app/api/trees.ts';
 import { CHAT_COMMANDS, chatLineOf, needsIdle } from '../../kernel/app/chat-commands.ts';
 import { lockChat } from '../../kernel/app/chat-lock.ts';
 import type { Clock } from '../../kernel/core/clock.ts';
@@ -25,7 +25,7 @@ import { type ErrorInfo, RyeError, toRyeError } from '../../kernel/core/errors.t
 import type { LogEvent, UnknownEvent } from '../../kernel/core/events.ts';
 import { threadIdCandidate } from '../../kernel/core/ids.ts';
 import { compact, type JsonObject, toText } from '../../kernel/core/json.ts';
-import { textOf, userText } from '../../kernel/core/message.ts';
+import { userText } from '../../kernel/core/message.ts';
 import type { ThreadResult } from '../../kernel/core/thread.ts';
 import type { Cost } from '../../kernel/core/usage.ts';
 import { Conversation } from './conversation.ts';
@@ -335,7 +335,7 @@ class ChatSession implements Chat {
     const threadId = this.#started();
     const { trees, threads } = this.#rye;
     const path = await trees.path(threadId);
-    const last = path.findLast((entry) => personText(entry) !== undefined);
+    const last = path.findLast((entry) => personTextOf(entry) !== undefined);
     if (last === undefined) throw new RyeError('usage', 'no message to undo');
     const isOpening = !path.some((entry) => entry.seq < last.seq && isAnswer(entry));
     const at = isOpening ? 'root' : (last.parent_id ?? 'root');
@@ -349,7 +349,7 @@ class ChatSession implements Chat {
     }
     const { messageInput = 'message' } = this.#request;
     const opening = isOpening ? (await threads.show(threadId)).document?.inputs[messageInput] : '';
-    const draft = isOpening ? toText(opening ?? '') : (personText(last) ?? '');
+    const draft = isOpening ? toText(opening ?? '') : (personTextOf(last) ?? '');
     return { command: 'undo', draft, undone };
   }
 
@@ -487,14 +487,6 @@ function emptyMessageIn({ thread }: ThreadDetails, hasQueued: boolean): EmptyMes
 function inChatWords(error: unknown): never {
   if (!(error instanceof RyeError) || error.code !== 'file_changed') throw error;
   throw new RyeError(error.code, error.message, { hint: 'To lose that change: /undo force' });
-}
-
-/** Returns the text of a person in an entry, without the markup of a directive and the envelope of a delivery. */
-function personText(entry: TreeEntry): string | undefined {
-  const delivered = deliveryOf(payloadOf(entry, 'custom_message')?.content ?? '');
-  if (delivered?.isPerson === true) return delivered.text;
-  const message = payloadOf(entry, 'message')?.message;
-  return message?.role === 'user' ? (taskOf(message)?.task ?? textOf(message.content)) : undefined;
 }
 
 function isAnswer(entry: TreeEntry): boolean {

@@ -1,6 +1,8 @@
 import type { ErrorInfo } from '../core/errors.ts';
 import { compact, type JsonObject, toText } from '../core/json.ts';
+import { headChars } from '../core/text.ts';
 import { type CostShare, formatSpend, formatTokens } from '../core/usage.ts';
+import { fence, inlineCode } from '../export/markdown.ts';
 import type { ListedApproval } from './api/approvals.ts';
 import type { Rye } from './api/rye.ts';
 import type { UndoneFile } from './api/trees.ts';
@@ -118,18 +120,18 @@ export function receiptText(receipt: Receipt): string {
   const outputs = Object.entries(receipt.outputs ?? { result: receipt.result ?? '' });
   const checked = `${verification.checked.length} parts of the record`;
   return [
-    `### ${code(directive)}: ${status}`,
-    `${code(id)} · ${code(receipt.model)} · ${spent}${threads} · ${receipt.started_at} to ${receipt.ended_at}`,
-    ...(error ? [`**Error:** ${code(`${error.message} [${error.code}]`)}`] : []),
+    `### ${inlineCode(directive)}: ${status}`,
+    `${inlineCode(id)} · ${inlineCode(receipt.model)} · ${spent}${threads} · ${receipt.started_at} to ${receipt.ended_at}`,
+    ...(error ? [`**Error:** ${inlineCode(`${error.message} [${error.code}]`)}`] : []),
     ...outputs.flatMap(([name, value]) => outputText(name, toText(value ?? ''))),
-    ...section('Files', files, ({ path, change }) => `- ${change} ${code(path)}`),
+    ...section('Files', files, ({ path, change }) => `- ${change} ${inlineCode(path)}`),
     ...(receipt.other_tools.length === 0
       ? []
-      : [`Calls of ${receipt.other_tools.map(code).join(', ')} may have changed files too.`]),
+      : [`Calls of ${receipt.other_tools.map(inlineCode).join(', ')} may have changed files too.`]),
     ...section('Approvals', receipt.approvals, approvalLine),
     verification.ok
-      ? `**Verified:** signatures and hashes of ${checked} hold. Check again: ${code(`rye verify thread ${id}`)}`
-      : `**Not verified:** ${code(verification.problem ?? '')}. Look: ${code(`rye verify thread ${id}`)}`,
+      ? `**Verified:** signatures and hashes of ${checked} hold. Check again: ${inlineCode(`rye verify thread ${id}`)}`
+      : `**Not verified:** ${inlineCode(verification.problem ?? '')}. Look: ${inlineCode(`rye verify thread ${id}`)}`,
   ]
     .join('\n\n')
     .concat('\n');
@@ -144,23 +146,12 @@ function section<T>(
 }
 
 function approvalLine({ tool, about, state, by }: ReceiptApproval): string {
-  const people = by.length === 0 ? '' : ` by ${by.map(code).join(', ')}`;
-  return `- ${state}${people}: ${code(about)} (${code(tool)})`;
+  const people = by.length === 0 ? '' : ` by ${by.map(inlineCode).join(', ')}`;
+  return `- ${state}${people}: ${inlineCode(about)} (${inlineCode(tool)})`;
 }
 
 function outputText(name: string, text: string): readonly string[] {
   if (text.trim() === '') return [];
-  const cut = text.length > MAX_OUTPUT ? `${text.slice(0, MAX_OUTPUT)}\n…` : text;
-  const longest = Math.max(2, ...[...cut.matchAll(/`+/g)].map(([run]) => run.length));
-  const fence = '`'.repeat(longest + 1);
-  return [`**${name.replaceAll(/[^\w -]/g, ' ')}**\n\n${fence}text\n${cut.trimEnd()}\n${fence}`];
-}
-
-/** A text as code on one line. */
-function code(text: string): string {
-  const line = text.replaceAll(/[\r\n]+/g, ' ').trim();
-  const longest = Math.max(0, ...[...line.matchAll(/`+/g)].map(([run]) => run.length));
-  const fence = '`'.repeat(longest + 1);
-  const pad = line.startsWith('`') || line.endsWith('`') ? ' ' : '';
-  return `${fence}${pad}${line}${pad}${fence}`;
+  const cut = text.length > MAX_OUTPUT ? `${headChars(text, MAX_OUTPUT)}\n…` : text;
+  return [`**${name.replaceAll(/[^\w -]/g, ' ')}**\n\n${fence(cut.trimEnd(), 'text')}`];
 }

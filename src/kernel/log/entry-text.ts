@@ -6,10 +6,11 @@ import {
   isErrorOutcome,
   type Message,
   type ToolCallBlock,
+  textOf,
   toolCallsOf,
 } from '../core/message.ts';
 import { headChars } from '../core/text.ts';
-import { accountOf, lineOf } from './account.ts';
+import { accountOf, deliveryOf, lineOf } from './account.ts';
 import { isKnown, type TreeEntry } from './tree.ts';
 
 const MAX_TEXT = 200;
@@ -174,6 +175,17 @@ const RETURN_INSTRUCTION = '\nWhen you have completed all steps, call the `rye_d
 export function taskOf(message: Message): DirectiveTask | undefined {
   const [block] = message.content;
   return message.role === 'user' && block?.type === 'text' ? taskIn(block.text) : undefined;
+}
+
+/** Returns the text of a person in an entry, without the markup of a directive and the envelope of a delivery. */
+export function personTextOf(entry: TreeEntry): string | undefined {
+  if (isKnown(entry, 'custom_message')) {
+    const delivered = deliveryOf(entry.payload.content);
+    return delivered?.isPerson === true ? delivered.text : undefined;
+  }
+  if (!isKnown(entry, 'message') || entry.payload.message.role !== 'user') return undefined;
+  const { message } = entry.payload;
+  return taskOf(message)?.task ?? textOf(message.content);
 }
 
 /** Extracts the task from the text of a message; undefined for any text without a directive. */

@@ -126,13 +126,14 @@ it('a receipt has outputs, cost, files, approvals and the verification', async (
 
 it('run --receipt writes it, the summary of a job has it, and no text of a model is markup in it', async () => {
   const verdict = '</details>`` ```\n# Approved by the team\n[x](javascript:y)';
-  const here = await reviewer({ verdict });
+  const hidden = '\u001B[8m\u202E';
+  const here = await reviewer({ verdict: verdict + hidden });
   const [file, summary] = [join(here.project, 'receipt.md'), join(here.project, 'summary.md')];
   const env = { GITHUB_STEP_SUMMARY: summary };
   const { code } = await here.cli(['run', 'review', '--receipt', file], { env });
   expect(code).toBe(0);
   const text = readFileSync(file, 'utf8');
-  expect(text).toContain(`\`\`\`\`text\n${verdict}\n\`\`\`\``);
+  expect(text).toContain(`\`\`\`\`text\n${verdict}\u{FFFD}[8m\n\`\`\`\``);
   expect(readFileSync(summary, 'utf8')).toContain(text.trim());
 });
 

@@ -1,4 +1,4 @@
-import { deliveryOf, type TreeEntry, taskOf } from '../../../kernel/app/api/trees.ts';
+import { personTextOf, type TreeEntry } from '../../../kernel/app/api/trees.ts';
 import type { ErrorInfo } from '../../../kernel/core/errors.ts';
 import { textOf } from '../../../kernel/core/message.ts';
 import type { ThreadResult } from '../../../kernel/core/thread.ts';
@@ -134,7 +134,7 @@ export interface Exchange {
 
 /** Finds the last exchange on a path. An interrupted answer is joined with what continued it. */
 export function lastExchange(path: readonly TreeEntry[]): Exchange {
-  const asked = path.findLastIndex((entry) => personText(entry) !== undefined);
+  const asked = path.findLastIndex((entry) => personTextOf(entry) !== undefined);
   let answer = '';
   let isCut = false;
   let isContinued = false;
@@ -149,13 +149,5 @@ export function lastExchange(path: readonly TreeEntry[]): Exchange {
     isContinued = false;
   }
   const question = path[asked];
-  return { question: question && personText(question), answer, isCut };
-}
-
-/** Returns the text of a person in an entry, without the markup of a directive and the envelope of a delivery. */
-function personText(entry: TreeEntry): string | undefined {
-  const delivered = deliveryOf(payloadOf(entry, 'custom_message')?.content ?? '');
-  if (delivered?.isPerson === true) return delivered.text;
-  const message = payloadOf(entry, 'message')?.message;
-  return message?.role === 'user' ? (taskOf(message)?.task ?? textOf(message.content)) : undefined;
+  return { question: question && personTextOf(question), answer, isCut };
 }

@@ -27,6 +27,7 @@ export {
   childThreadOf,
   type DirectiveTask,
   directiveCall,
+  personTextOf,
   shortToolName,
   taskOf,
 } from '../../log/entry-text.ts';
